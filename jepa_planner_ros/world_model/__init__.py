@@ -1,0 +1,40 @@
+"""V-JEPA 2-AC: encode a frame to latents, and predict the latents that actions lead to."""
+
+from jepa_planner_ros.world_model.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    read_checkpoint,
+    write_checkpoint,
+)
+from jepa_planner_ros.world_model.config import (
+    SMALL,
+    VJEPA2_AC_VITG,
+    EncoderConfig,
+    PredictorConfig,
+    WorldModelConfig,
+)
+from jepa_planner_ros.world_model.encoder import Encoder
+from jepa_planner_ros.world_model.model import WorldModel, load_world_model
+from jepa_planner_ros.world_model.predictor import Predictor
+from jepa_planner_ros.world_model.preprocess import preprocess
+from jepa_planner_ros.world_model.rollout import Rollout, energy, rollout
+
+__all__ = [
+    "SMALL",
+    "VJEPA2_AC_VITG",
+    "Checkpoint",
+    "CheckpointError",
+    "Encoder",
+    "EncoderConfig",
+    "Predictor",
+    "PredictorConfig",
+    "Rollout",
+    "WorldModel",
+    "WorldModelConfig",
+    "energy",
+    "load_world_model",
+    "preprocess",
+    "read_checkpoint",
+    "rollout",
+    "write_checkpoint",
+]

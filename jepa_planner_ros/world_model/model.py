@@ -1,0 +1,101 @@
+"""A world model ready to plan with: NumPy in, NumPy out, weights resident on one device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from jepa_planner_ros.types import Float32Array, Float64Array, ModelDescription, Scene
+from jepa_planner_ros.world_model.checkpoint import Checkpoint, read_checkpoint
+from jepa_planner_ros.world_model.preprocess import preprocess
+from jepa_planner_ros.world_model.rollout import Rollout, energy, rollout
+
+DEFAULT_MICRO_BATCH = 32
+
+
+class WorldModel:
+    """Encoder and predictor of one checkpoint on one device.
+
+    Candidates are always rolled out in micro-batches of one fixed size, the last one padded,
+    because in floating point a candidate's energy depends on the size of the batch it is in. That
+    makes a plan independent of how a round is split over replicas.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype = torch.float32,
+        micro_batch: int = DEFAULT_MICRO_BATCH,
+    ) -> None:
+        encoder, predictor = checkpoint.build()
+        self.config = checkpoint.config
+        self.fingerprint = checkpoint.fingerprint()
+        self.device = torch.device(device)
+        self.dtype = dtype
+        self.micro_batch = micro_batch
+        self.encoder = encoder.to(self.device, dtype)
+        self.predictor = predictor.to(self.device, dtype)
+
+    def describe(self) -> ModelDescription:
+        """What a client must know to use this model."""
+        weights = (*self.encoder.parameters(), *self.predictor.parameters())
+        return ModelDescription(
+            fingerprint=self.fingerprint,
+            tokens=self.config.encoder.tokens,
+            dim=self.config.encoder.dim,
+            image_size=self.config.encoder.image_size,
+            micro_batch=self.micro_batch,
+            device=str(self.device),
+            parameters=sum(weight.numel() for weight in weights),
+        )
+
+    @torch.inference_mode()
+    def encode(self, image: NDArray[np.uint8]) -> Float32Array:
+        """Latents (tokens, dim) of an RGB frame, uint8 (height, width, 3).
+
+        Raises:
+            ValueError: `image` is not such a frame.
+        """
+        frame = preprocess(image, self.config.encoder.image_size)
+        latents = self.encoder(frame[None].to(self.device, self.dtype))
+        return latents[0].float().cpu().numpy()
+
+    @torch.inference_mode()
+    def rollout(self, latent: Float32Array, state: Float64Array, actions: Float64Array) -> Rollout:
+        """Predicted latents and states of action sequences (batch, horizon, 7), as one batch."""
+        return rollout(
+            self.predictor,
+            torch.tensor(latent, device=self.device, dtype=self.dtype),
+            torch.tensor(state, device=self.device, dtype=torch.float64),
+            torch.tensor(actions, device=self.device, dtype=torch.float64),
+        )
+
+    @torch.inference_mode()
+    def energies(self, scene: Scene, candidates: Float64Array) -> Float64Array:
+        """Energy after each action (batch, horizon) of candidates (batch, horizon, 7)."""
+        goal = torch.tensor(scene.goal_latent, device=self.device)
+        energies = []
+        for start in range(0, len(candidates), self.micro_batch):
+            batch = candidates[start : start + self.micro_batch]
+            padding = np.repeat(batch[-1:], self.micro_batch - len(batch), axis=0)
+            outcome = self.rollout(scene.latent, scene.state, np.concatenate((batch, padding)))
+            energies.append(energy(outcome.latents.float(), goal)[: len(batch)])
+        return torch.cat(energies).double().cpu().numpy()
+
+
+def load_world_model(
+    checkpoint: str | Path = "shipped",
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    micro_batch: int = DEFAULT_MICRO_BATCH,
+) -> WorldModel:
+    """The world model of a checkpoint: ``shipped``, our safetensors, or Meta's ``.pt``.
+
+    Raises:
+        CheckpointError: the file is missing or holds no world model.
+    """
+    return WorldModel(read_checkpoint(checkpoint), device, dtype, micro_batch)

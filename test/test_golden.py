@@ -1,0 +1,139 @@
+"""Our world model and search against reference values of Meta's code on a tiny random network.
+
+`JEPA_GOLDEN_DIR` names the directory with `checkpoint.pt`, `config.json` and `golden.npz`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from jepa_planner_ros.search import CrossEntropyMethod
+from jepa_planner_ros.types import Scene, SearchSettings
+from jepa_planner_ros.world_model import (
+    WorldModel,
+    WorldModelConfig,
+    energy,
+    preprocess,
+    read_checkpoint,
+    rollout,
+)
+
+GOLDEN = Path(os.environ.get("JEPA_GOLDEN_DIR", Path(__file__).parent / "data" / "golden"))
+TOLERANCE = 5e-6
+
+CONFIG = json.loads((GOLDEN / "config.json").read_text())
+VALUES = np.load(GOLDEN / "golden.npz")
+SIZE = (CONFIG["img_size"], CONFIG["img_size"])
+
+# Keyword defaults of the reference's `cem` function, which the named settings override.
+REFERENCE_DEFAULTS = {
+    "maxnorm": 0.05,
+    "momentum_mean": 0.25,
+    "momentum_std": 0.95,
+    "momentum_mean_gripper": 0.15,
+    "momentum_std_gripper": 0.15,
+}
+
+
+@pytest.fixture(scope="module")
+def checkpoint():
+    stored = read_checkpoint(GOLDEN / "checkpoint.pt", image_size=SIZE)
+    # Head counts cannot be read from weights: Meta's heads are 64 wide, a test's may differ.
+    config = WorldModelConfig(
+        replace(stored.config.encoder, heads=CONFIG["encoder_heads"]),
+        replace(stored.config.predictor, heads=CONFIG["predictor_heads"]),
+    )
+    return replace(stored, config=config)
+
+
+@pytest.fixture(scope="module")
+def model(checkpoint):
+    return WorldModel(checkpoint)
+
+
+@pytest.fixture(scope="module")
+def scene():
+    return Scene(VALUES["latent"], VALUES["state"].astype(np.float64), VALUES["goal_latent"])
+
+
+def assert_close(actual, expected):
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=TOLERANCE)
+
+
+def test_sizes_are_read_from_the_weights(model):
+    encoder, predictor = model.config.encoder, model.config.predictor
+    assert (encoder.dim, encoder.depth) == (CONFIG["embed_dim"], CONFIG["encoder_depth"])
+    assert encoder.patch_size == CONFIG["patch_size"]
+    assert encoder.tubelet_size == CONFIG["tubelet_size"]
+    assert encoder.mlp_hidden == int(CONFIG["embed_dim"] * CONFIG["mlp_ratio"])
+    assert predictor.dim == CONFIG["predictor_dim"]
+    assert predictor.depth == CONFIG["predictor_depth"]
+
+
+@pytest.mark.parametrize("name", ["", "goal_"])
+def test_preprocessing(name):
+    image = VALUES[f"{name}image"]
+    assert_close(preprocess(image, SIZE).numpy(), VALUES[f"{name}preprocessed"])
+
+
+@pytest.mark.parametrize("name", ["", "goal_"])
+def test_latents(model, name):
+    assert_close(model.encode(VALUES[f"{name}image"]), VALUES[f"{name}latent"])
+
+
+def test_rollout_latents_and_states(model, scene):
+    actions = VALUES["actions"].astype(np.float64)
+    outcome = model.rollout(scene.latent, scene.state, actions)
+    assert_close(outcome.latents[:4].numpy(), VALUES["rollout_latents"])
+    expected = VALUES["rollout_states"]
+    assert_close(outcome.states[:, -expected.shape[1] :].numpy(), expected)
+
+
+def test_energies(model, scene):
+    energies = model.energies(scene, VALUES["actions"].astype(np.float64))
+    assert_close(energies, VALUES["energies"])
+
+
+@pytest.mark.parametrize("run", CONFIG["cem"]["runs"])
+def test_reference_cem_action_sequence(model, scene, run):
+    sizes = CONFIG["cem"]
+    given = REFERENCE_DEFAULTS | sizes["runs"][run]
+    close_from = given.pop("close_gripper", None)
+    settings = SearchSettings(
+        samples=sizes["samples"],
+        elites=sizes["topk"],
+        rounds=sizes["rounds"],
+        horizon=2,
+        max_translation=given.pop("maxnorm"),
+        **given,
+    )
+    noise = VALUES["cem_noise"].astype(np.float64)
+    search = CrossEntropyMethod(settings, noise.__getitem__, close_gripper_from=close_from)
+    while not search.finished:
+        search.tell(model.energies(scene, search.propose()))
+    assert_close(search.best, VALUES[f"cem_action_{run}"])
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 3])
+def test_cached_rollout_equals_recomputation_in_double_precision(checkpoint, scene, horizon):
+    """The reference recomputes the whole sequence at every step, under the causal mask."""
+    _, predictor = checkpoint.build()
+    predictor = predictor.double()
+    actions = torch.from_numpy(VALUES["actions"].astype(np.float64))[:, :horizon]
+    latent = torch.from_numpy(scene.latent).double()
+    with torch.inference_mode():
+        cached = rollout(predictor, latent, torch.from_numpy(scene.state), actions)
+        frames = latent.expand(len(actions), 1, -1, -1)
+        for step in range(1, horizon + 1):
+            predicted = predictor(frames, actions[:, :step], cached.states[:, :step])
+            frames = torch.cat((frames, predicted[:, -1:]), dim=1)
+    assert (cached.latents - frames[:, 1:]).abs().max() <= 1e-12
+    goal = torch.from_numpy(scene.goal_latent).double()
+    assert (energy(cached.latents, goal) - energy(frames[:, 1:], goal)).abs().max() <= 1e-12
