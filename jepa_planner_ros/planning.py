@@ -14,6 +14,7 @@ from jepa_planner_ros.types import (
     Float64Array,
     ModelDescription,
     Plan,
+    PlannerError,
     PlanRequest,
     PlanTiming,
 )
@@ -29,6 +30,9 @@ def planning(request: PlanRequest, model_fingerprint: str) -> Planning:
     Whoever drives it evaluates the candidates it yields: by a call in this process, or by awaiting
     the replicas of a cluster. The chosen sequence is itself rolled out at the end, so that the
     energies in the plan are exact.
+
+    Raises:
+        PlannerError: the energies sent back are not finite, or not one per candidate and action.
     """
     settings, scene = request.search, request.scene
     search = CrossEntropyMethod(
@@ -47,7 +51,7 @@ def planning(request: PlanRequest, model_fingerprint: str) -> Planning:
         waited += time.perf_counter() - asked
         rollouts += len(candidates)
         if energies.shape != candidates.shape[:2] or not np.isfinite(energies).all():
-            raise ValueError(
+            raise PlannerError(
                 "the world model answered energies that are not finite or of the wrong shape "
                 f"{energies.shape} for {len(candidates)} candidates; its weights may be damaged."
             )

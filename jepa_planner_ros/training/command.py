@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import platform
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -123,7 +125,7 @@ def encode_frames(encoder: Encoder, split: Split) -> Tensor:
 
 
 def half_precision(
-    encoder: Encoder, predictor: Predictor, provenance: dict[str, object]
+    encoder: Encoder, predictor: Predictor, provenance: Mapping[str, Any]
 ) -> Checkpoint:
     """The trained networks as they are shipped: half the bytes, no loss that shows."""
     return Checkpoint(
