@@ -1,0 +1,1 @@
+"""What the planner knows about Franka arms: geometry, limits and the names of their joints."""
