@@ -23,9 +23,9 @@ class TrainingSettings:
     workers: int = 2
     """Processes that simulate episodes."""
 
-    encoder_updates: int = 1600
+    encoder_updates: int = 2000
     encoder_batch: int = 48
-    encoder_rate: float = 1e-3
+    encoder_rate: float = 3e-3
     predictor_updates: int = 1600
     predictor_batch: int = 20
     predictor_rate: float = 1e-3

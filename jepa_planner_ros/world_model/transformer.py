@@ -96,10 +96,14 @@ def latent_norm(x: Tensor) -> Tensor:
 
 
 def initialise(module: nn.Module, blocks: nn.ModuleList) -> None:
-    """Fresh weights: truncated normal, residual branches scaled down with depth (upstream)."""
+    """Fresh weights: each layer keeps the size of what it is given, at any width.
+
+    Residual branches are scaled down with depth, as upstream does. Upstream's fixed deviation of
+    0.02 comes to the same at its widths, but starves networks as narrow as the shipped one.
+    """
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Conv3d):
-            nn.init.trunc_normal_(part.weight, std=0.02)
+            nn.init.trunc_normal_(part.weight, std=part.weight[0].numel() ** -0.5)
             assert part.bias is not None
             nn.init.zeros_(part.bias)
     with torch.no_grad():
