@@ -1,0 +1,339 @@
+"""The vocabulary of an episode: its goal, its phases, what may happen, and what is to be done.
+
+A control mode is one pure function, ``transition(episode, event) -> (episode, effects)``. Nothing
+here reads a clock or touches a robot: times come in with the events, and effects are carried out
+by `EpisodeRunner`. There are two clocks. *Times* are seconds on a steady clock and measure
+durations; *stamps* are nanoseconds on the clock of the robot's messages and order measurements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+
+from jepa_planner_ros.control.safety import Stream
+from jepa_planner_ros.control.settings import ControlSettings
+from jepa_planner_ros.types import (
+    FAST_SEARCH,
+    Float32Array,
+    Float64Array,
+    Plan,
+    PlanRequest,
+    SearchSettings,
+)
+
+NANOSECONDS = 1_000_000_000
+"""In a second."""
+
+
+class Outcome(IntEnum):
+    """How an episode ended; the values are those of ``ReachGoal.Result``."""
+
+    REACHED = 1
+    BUDGET_SPENT = 2
+    TIMED_OUT = 3
+    CANCELLED = 4
+    ABORTED = 5
+
+
+# --- What is asked for ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class SubGoal:
+    """One photograph to bring the arm to.
+
+    Attributes:
+        latent: the encoded photograph (tokens, dim).
+        energy_threshold: the sub-goal is reached at this energy or below.
+        step_budget: most steps to spend on it.
+        close_gripper_from: step of this sub-goal from which the gripper is closed; None never.
+    """
+
+    latent: Float32Array
+    energy_threshold: float
+    step_budget: int
+    close_gripper_from: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Goal:
+    """The sub-goals of an episode, in order, and how to plan for them.
+
+    Attributes:
+        subgoals: at least one.
+        time_limit: most time for all of them, s.
+        model_fingerprint: the model that encodes frames and goals.
+        search: how to plan.
+        seed: fixes the noise of every plan.
+    """
+
+    subgoals: tuple[SubGoal, ...]
+    time_limit: float
+    model_fingerprint: str
+    search: SearchSettings = FAST_SEARCH
+    seed: int = 0
+
+
+# --- What is perceived ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """A measured end-effector state (7,) with its stamp, and its time on the steady clock."""
+
+    state: Float64Array
+    stamp: int
+    time: float
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """An encoded camera frame with the end-effector state (7,) measured nearest to it.
+
+    Attributes:
+        latent: (tokens, dim).
+        state: (7,), base frame.
+        stamp: when the frame was taken.
+        capture_age: age of the frame when it was picked up, s.
+        encode_duration: time that encoding took, s.
+    """
+
+    latent: Float32Array
+    state: Float64Array
+    stamp: int
+    capture_age: float
+    encode_duration: float
+
+
+# --- Events --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Tick:
+    """A regular look at the robot.
+
+    Attributes:
+        time: now, steady clock.
+        arm: the newest measurement.
+        frame_stamp: stamp of the newest camera frame.
+        streams: how fresh the sensors are.
+    """
+
+    time: float
+    arm: Measurement | None
+    frame_stamp: int | None
+    streams: tuple[Stream, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """The frame asked for with `Observe` is encoded."""
+
+    time: float
+    observation: Observation
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """The plan asked for with `Search` is there, `round_trip` seconds later."""
+
+    time: float
+    plan: Plan
+    round_trip: float
+
+
+@dataclass(frozen=True)
+class Failed:
+    """An effect could not be carried out."""
+
+    time: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class CancelRequested:
+    """The client, or whoever stops the node, wants the episode to end."""
+
+    time: float
+    reason: str
+
+
+Event = Tick | Observed | Planned | Failed | CancelRequested
+
+
+# --- Effects -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Observe:
+    """Pick up the newest camera frame and encode it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """Ask the planner."""
+
+    request: PlanRequest
+
+
+class GripperMotion(Enum):
+    """What a gripper is told."""
+
+    OPEN = "open"
+    CLOSE = "close"
+
+
+@dataclass(frozen=True, eq=False)
+class Command:
+    """Send the arm to a state (7,), and the gripper on its way if it is to change."""
+
+    target: Float64Array
+    gripper: GripperMotion | None = None
+
+
+@dataclass(frozen=True)
+class Warn:
+    """Tell the operator something that does not end the episode."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Where the time of a step went, s; each part is measured on one clock."""
+
+    capture_age: float
+    encode: float
+    plan: float
+    network: float
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """One step: what was seen, planned and commanded. Steps and sub-goals count from 0."""
+
+    subgoal: int
+    step: int
+    energy: float
+    observation: Observation
+    plan: Plan
+    target: Float64Array
+    latency: Latency
+
+
+Effect = Observe | Search | Command | Warn | Report
+
+
+# --- Phases --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Settling:
+    """The arm moves or comes to rest.
+
+    Attributes:
+        not_before: it is not judged still before this time.
+        deadline: it must be still by this time.
+        origin: the state (7,) from which this episode set it in motion; None if it did not.
+        anchor: the measurement since which it has not moved beyond the tolerances.
+    """
+
+    not_before: float
+    deadline: float
+    origin: Float64Array | None = None
+    anchor: Measurement | None = None
+
+
+@dataclass(frozen=True)
+class Looking:
+    """The arm rests; a camera frame taken after stamp `after` is awaited until `deadline`."""
+
+    after: int
+    deadline: float
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The frame is being encoded."""
+
+
+@dataclass(frozen=True, eq=False)
+class Planning:
+    """The planner searches from an observation; `base` (7,) is what its action is added to."""
+
+    observation: Observation
+    base: Float64Array
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The episode is over.
+
+    Attributes:
+        outcome: how.
+        reason: a sentence for the operator.
+        energy: distance of the last observation from its sub-goal; NaN without observation.
+        steps: steps commanded over all sub-goals.
+        elapsed: s.
+    """
+
+    outcome: Outcome
+    reason: str
+    energy: float
+    steps: int
+    elapsed: float
+
+
+Phase = Settling | Looking | Encoding | Planning | Ended
+
+
+@dataclass(frozen=True, eq=False)
+class Episode:
+    """All that a transition depends on, besides the event.
+
+    Attributes:
+        goal: what is asked for.
+        settings: limits and motion.
+        started: when the goal was accepted.
+        phase: what is going on.
+        subgoal: index of the present sub-goal.
+        step: steps commanded for the present sub-goal.
+        steps: steps commanded over all sub-goals.
+        energy: distance of the last observation from the present sub-goal.
+        arm: the newest measurement.
+        target: the last commanded state (7,).
+        previous: the last plan's actions, to warm start from.
+        drifts: steps in a row whose target was missed.
+    """
+
+    goal: Goal
+    settings: ControlSettings
+    started: float
+    phase: Phase
+    subgoal: int = 0
+    step: int = 0
+    steps: int = 0
+    energy: float = field(default=math.nan)
+    arm: Measurement | None = None
+    target: Float64Array | None = None
+    previous: Float64Array | None = None
+    drifts: int = 0
+
+    @property
+    def present(self) -> SubGoal:
+        """The sub-goal being pursued."""
+        return self.goal.subgoals[self.subgoal]
+
+    @property
+    def progress(self) -> str:
+        """Where the episode stands, for sentences to the operator."""
+        return (
+            f"step {self.step} of sub-goal {self.subgoal + 1} of {len(self.goal.subgoals)} "
+            f"(energy {self.energy:.4f}, threshold {self.present.energy_threshold:.4f})"
+        )
+
+
+Transition = Callable[[Episode, Event], tuple[Episode, tuple[Effect, ...]]]

@@ -1,0 +1,192 @@
+"""Carry out an episode: feed events to its transition function and perform the effects."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jepa_planner_ros.control.episode import (
+    CancelRequested,
+    Command,
+    Effect,
+    Ended,
+    Episode,
+    Event,
+    Failed,
+    GripperMotion,
+    Observation,
+    Observe,
+    Observed,
+    Planned,
+    Report,
+    Search,
+    Tick,
+    Transition,
+    Warn,
+)
+from jepa_planner_ros.control.worker import Worker
+from jepa_planner_ros.types import Float32Array, Float64Array, Planner, PlanRequest
+
+TICK_PERIOD = 0.02
+"""s; how often the robot is looked at, and how late a cancel can be noticed."""
+
+_log = logging.getLogger(__name__)
+
+Encode = Callable[[NDArray[np.uint8]], Float32Array]
+
+
+class RobotError(RuntimeError):
+    """The robot cannot be seen or commanded; the message says why, for its operator."""
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A camera frame and the arm's state when it was taken.
+
+    Attributes:
+        image: RGB, uint8, (height, width, 3).
+        state: measured state (7,) nearest in time, base frame.
+        stamp: when the frame was taken, ns.
+        age: of the frame now, s.
+    """
+
+    image: NDArray[np.uint8]
+    state: Float64Array
+    stamp: int
+    age: float
+
+
+class Robot(Protocol):
+    """The arm and its camera. The methods may be called from any thread."""
+
+    def sense(self, time: float) -> Tick:
+        """What is known now; `time` is now."""
+
+    def frame(self) -> Frame:
+        """The newest camera frame. Raises `RobotError`."""
+
+    def command(self, target: Float64Array, gripper: GripperMotion | None) -> None:
+        """Send the arm to a state (7,) and tell the gripper. Raises `RobotError`."""
+
+
+class Audience(Protocol):
+    """Whoever follows the episode."""
+
+    def report(self, report: Report) -> None:
+        """A step was planned and commanded."""
+
+    def warn(self, text: str) -> None:
+        """Something noteworthy happened that does not end the episode."""
+
+
+class EpisodeRunner:
+    """Runs one episode at a time, with the slow work in a thread of its own.
+
+    Args:
+        robot: to be seen and commanded.
+        encode: from an image to latents.
+        planner: to be asked for plans.
+        worker: runs encoding and planning.
+        clock: steady, s.
+    """
+
+    def __init__(
+        self,
+        robot: Robot,
+        encode: Encode,
+        planner: Planner,
+        worker: Worker,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._robot = robot
+        self._encode = encode
+        self._planner = planner
+        self._worker = worker
+        self._clock = clock
+
+    def run(
+        self,
+        episode: Episode,
+        transition: Transition,
+        audience: Audience,
+        cancel_reason: Callable[[], str | None],
+    ) -> Ended:
+        """Run an episode to its end, in the calling thread.
+
+        Args:
+            episode: where to begin.
+            transition: the control mode.
+            audience: is told of every step.
+            cancel_reason: asked at every tick; the episode ends when it answers.
+        """
+        # A plan that arrives after the end goes to this episode's queue, and is forgotten with it.
+        events: SimpleQueue[Event] = SimpleQueue()
+        while not isinstance(episode.phase, Ended):
+            event = self._next_event(events, cancel_reason)
+            episode, effects = transition(episode, event)
+            try:
+                for effect in effects:
+                    self._perform(effect, events, audience)
+            except RobotError as error:
+                events.put(Failed(self._clock(), str(error)))
+        return episode.phase
+
+    def _next_event(
+        self, events: SimpleQueue[Event], cancel_reason: Callable[[], str | None]
+    ) -> Event:
+        if reason := cancel_reason():
+            return CancelRequested(self._clock(), reason)
+        try:
+            return events.get(timeout=TICK_PERIOD)
+        except Empty:
+            return self._robot.sense(self._clock())
+
+    def _perform(self, effect: Effect, events: SimpleQueue[Event], audience: Audience) -> None:
+        match effect:
+            case Observe():
+                self._in_background(self._observe, "The camera frame was not encoded", events)
+            case Search(request):
+                self._in_background(lambda: self._plan(request), "The planner failed", events)
+            case Command(target, gripper):
+                self._robot.command(target, gripper)
+            case Report():
+                audience.report(effect)
+            case Warn(text):
+                audience.warn(text)
+
+    def _in_background(
+        self, work: Callable[[], Event], complaint: str, events: SimpleQueue[Event]
+    ) -> None:
+        """Do slow work; whatever goes wrong in it ends the episode, with its cause."""
+
+        def deliver(done: Future[Event]) -> None:
+            error = done.exception()
+            if error is None:
+                events.put(done.result())
+            else:
+                _log.debug(complaint, exc_info=error)
+                reason = f"{complaint}: {str(error) or type(error).__name__}"
+                events.put(Failed(self._clock(), reason))
+
+        self._worker.submit(work).add_done_callback(deliver)
+
+    def _observe(self) -> Observed:
+        frame = self._robot.frame()
+        begun = self._clock()
+        latent = self._encode(frame.image)
+        now = self._clock()
+        return Observed(now, Observation(latent, frame.state, frame.stamp, frame.age, now - begun))
+
+    def _plan(self, request: PlanRequest) -> Planned:
+        asked = self._clock()
+        plan = self._planner.plan(request)
+        now = self._clock()
+        return Planned(now, plan, now - asked)

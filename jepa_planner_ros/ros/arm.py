@@ -1,0 +1,99 @@
+"""Where the arm is: from joint states by forward kinematics, or from a measured pose."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from geometry_msgs.msg import PoseStamped
+from rclpy.callback_groups import CallbackGroup
+from rclpy.node import Node
+from sensor_msgs.msg import JointState
+
+from jepa_planner_ros.control.episode import Measurement
+from jepa_planner_ros.control.safety import Stream, at_pose
+from jepa_planner_ros.robot.joints import ArmReading, read_arm
+from jepa_planner_ros.robot.kinematics import end_effector_state
+from jepa_planner_ros.ros.parameters import Wiring
+from jepa_planner_ros.ros.poses import read_pose
+from jepa_planner_ros.ros.streams import Sample, SensorStream
+from jepa_planner_ros.types import Float64Array
+
+_KEPT = 2.0
+"""How far back measurements are kept, s: as long as the camera's picture may take to come."""
+
+
+class Arm(Protocol):
+    """The measured end effector."""
+
+    def newest(self) -> Measurement | None:
+        """The newest measurement."""
+
+    def nearest(self, stamp: int) -> Measurement | None:
+        """The measurement taken nearest to a stamp in nanoseconds."""
+
+    def status(self, now: float) -> Stream:
+        """How fresh the measurements are."""
+
+
+class JointStateArm:
+    """The arm as `joint_states` tells, by forward kinematics."""
+
+    def __init__(self, node: Node, wiring: Wiring, max_age: float, group: CallbackGroup) -> None:
+        prefix = wiring.joint_prefix or None
+
+        def read(message: JointState) -> ArmReading:
+            return read_arm(message.name, message.position, prefix)
+
+        self._joints = SensorStream(node, JointState, "joint_states", max_age, _KEPT, read, group)
+
+    def newest(self) -> Measurement | None:
+        """The newest measurement."""
+        return _measurement(self._joints.newest())
+
+    def nearest(self, stamp: int) -> Measurement | None:
+        """The measurement taken nearest to a stamp in nanoseconds."""
+        return _measurement(self._joints.nearest(stamp))
+
+    def status(self, now: float) -> Stream:
+        """How fresh the measurements are."""
+        return self._joints.status(now)
+
+
+def _measurement(sample: Sample[ArmReading] | None) -> Measurement | None:
+    if sample is None:
+        return None
+    reading = sample.value
+    # An arm without a gripper counts as one whose gripper is open.
+    state = end_effector_state(reading.positions, reading.gripper or 0.0)
+    return Measurement(state, sample.stamp, sample.time)
+
+
+class CurrentPoseArm:
+    """The arm as `current_pose` tells; only the gripper is taken from `joint_states`."""
+
+    def __init__(self, node: Node, wiring: Wiring, max_age: float, group: CallbackGroup) -> None:
+        def read(message: PoseStamped) -> Float64Array:
+            return read_pose(message, wiring.controller_frame)
+
+        self._poses = SensorStream(node, PoseStamped, "current_pose", max_age, _KEPT, read, group)
+        self._joints = JointStateArm(node, wiring, max_age, group)
+
+    def newest(self) -> Measurement | None:
+        """The newest measurement."""
+        return self._with_gripper(self._poses.newest(), self._joints.newest())
+
+    def nearest(self, stamp: int) -> Measurement | None:
+        """The measurement taken nearest to a stamp in nanoseconds."""
+        return self._with_gripper(self._poses.nearest(stamp), self._joints.nearest(stamp))
+
+    def status(self, now: float) -> Stream:
+        """How fresh the measurements are."""
+        return self._poses.status(now)
+
+    def _with_gripper(
+        self, pose: Sample[Float64Array] | None, joints: Measurement | None
+    ) -> Measurement | None:
+        if pose is None:
+            return None
+        gripper = 0.0 if joints is None else float(joints.state[-1])
+        return Measurement(at_pose(pose.value, gripper), pose.stamp, pose.time)

@@ -1,0 +1,68 @@
+"""The service ``~/capture_goal``: goals are made by moving the arm there and taking a picture."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+
+from jepa_planner_msgs.srv import CaptureGoal
+from PIL import Image as PillowImage
+from PIL.PngImagePlugin import PngInfo
+from rclpy.callback_groups import CallbackGroup
+from rclpy.node import Node
+
+from jepa_planner_ros.control import Frame, RobotError
+from jepa_planner_ros.ros.poses import state_message
+from jepa_planner_ros.ros.robot import RosRobot
+
+STATE_KEY = "end_effector_state"
+"""Name of the text in a saved PNG that holds the state, a JSON list of seven numbers."""
+
+
+class CaptureService:
+    """Saves the present camera frame, with the state that it was taken at inside the file."""
+
+    def __init__(self, node: Node, robot: RosRobot, directory: Path, group: CallbackGroup) -> None:
+        self._robot = robot
+        self._directory = directory
+        self._service = node.create_service(
+            CaptureGoal, "~/capture_goal", self._capture, callback_group=group
+        )
+
+    def _capture(
+        self, request: CaptureGoal.Request, response: CaptureGoal.Response
+    ) -> CaptureGoal.Response:
+        try:
+            frame = self._robot.frame()
+            path = save_goal(frame, self._path(request.path))
+        except (RobotError, OSError, ValueError) as error:
+            response.success, response.message = False, f"No goal was saved. {error}"
+            return response
+        response.success = True
+        response.image_path = str(path)
+        response.message = f"Saved the goal as {path}."
+        response.state = state_message(frame.state)
+        return response
+
+    def _path(self, asked: str) -> Path:
+        if asked:
+            path = Path(asked).expanduser().absolute()
+        else:
+            path = self._directory / f"goal_{datetime.now():%Y%m%d_%H%M%S_%f}.png"
+        if path.suffix.lower() != ".png":
+            raise ValueError(f"path = '{asked}' must end in .png, which keeps every pixel.")
+        return path
+
+
+def save_goal(frame: Frame, path: Path) -> Path:
+    """Write a frame as PNG, with its state in the text `STATE_KEY`.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    texts = PngInfo()
+    texts.add_text(STATE_KEY, json.dumps(frame.state.tolist()))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    PillowImage.fromarray(frame.image).save(path, "PNG", pnginfo=texts)
+    return path

@@ -1,0 +1,110 @@
+"""What a client asks for, checked before it is accepted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jepa_planner_msgs.action import ReachGoal
+from jepa_planner_msgs.msg import SubGoal as SubGoalMessage
+from numpy.typing import NDArray
+
+from jepa_planner_ros.control import CONTROL_MODES
+from jepa_planner_ros.ros.clock import seconds
+from jepa_planner_ros.ros.images import decode_compressed_image, decode_image, read_image_file
+from jepa_planner_ros.ros.parameters import EpisodeDefaults
+
+RgbImage = NDArray[np.uint8]
+
+
+class GoalError(ValueError):
+    """A goal cannot be pursued; the message says why."""
+
+
+@dataclass(frozen=True, eq=False)
+class SubGoalRequest:
+    """One photograph, decoded, with what it takes to reach it."""
+
+    image: RgbImage
+    energy_threshold: float
+    step_budget: int
+    close_gripper_from: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class ReachRequest:
+    """A checked goal with the node's defaults filled in."""
+
+    subgoals: tuple[SubGoalRequest, ...]
+    time_limit: float
+    control_mode: str
+    defaults: EpisodeDefaults
+
+
+def read_goal(goal: ReachGoal.Goal, defaults: EpisodeDefaults) -> ReachRequest:
+    """Check a goal and decode its photographs.
+
+    Raises:
+        GoalError: it cannot be pursued.
+    """
+    if not goal.subgoals:
+        raise GoalError("The goal has no sub-goal; give at least one with an image_path or image.")
+    time_limit = seconds(goal.time_limit)
+    if time_limit < 0.0:
+        raise GoalError(f"time_limit = {time_limit:g} s is negative; give 0 for the default.")
+    mode = goal.control_mode or defaults.control_mode
+    if mode not in CONTROL_MODES:
+        raise GoalError(
+            f"control_mode '{mode}' is unknown; it must be one of: {', '.join(CONTROL_MODES)}."
+        )
+    return ReachRequest(
+        subgoals=tuple(
+            _read_subgoal(index, message, defaults)
+            for index, message in enumerate(goal.subgoals, start=1)
+        ),
+        time_limit=time_limit or defaults.time_limit,
+        control_mode=mode,
+        defaults=defaults,
+    )
+
+
+def _read_subgoal(index: int, message: SubGoalMessage, defaults: EpisodeDefaults) -> SubGoalRequest:
+    threshold = message.energy_threshold or defaults.energy_threshold
+    budget = message.step_budget or defaults.step_budget
+    closing = None if message.close_gripper_from == -1 else message.close_gripper_from
+    if not math.isfinite(threshold) or threshold < 0.0:
+        raise GoalError(
+            f"Sub-goal {index}: energy_threshold = {threshold} must be a number above 0, or 0 for "
+            "the default."
+        )
+    if closing is not None and not 0 <= closing < budget:
+        raise GoalError(
+            f"Sub-goal {index}: close_gripper_from = {closing} must be a step of the budget, 0 to "
+            f"{budget - 1}, or -1 for never."
+        )
+    try:
+        image = _read_photograph(message)
+    except ValueError as error:
+        raise GoalError(f"Sub-goal {index}: {error}") from error
+    return SubGoalRequest(image, threshold, budget, closing)
+
+
+def _read_photograph(message: SubGoalMessage) -> RgbImage:
+    raw, compressed = message.image, message.compressed_image
+    given = {
+        "image_path": bool(message.image_path),
+        "image": bool(raw.encoding or raw.height or raw.width or len(raw.data)),
+        "compressed_image": bool(compressed.format or len(compressed.data)),
+    }
+    names = [name for name, is_given in given.items() if is_given]
+    if len(names) != 1:
+        found = " and ".join(names) or "none"
+        raise ValueError(
+            f"exactly one of image_path, image and compressed_image must be given; {found} was."
+        )
+    if message.image_path:
+        return read_image_file(message.image_path)
+    if given["image"]:
+        return decode_image(raw)
+    return decode_compressed_image(compressed)

@@ -1,0 +1,194 @@
+"""Pictures in every form that ROS delivers them, to RGB arrays.
+
+Colours are converted by cv_bridge where ROS 2 has it installed, and by `rosbags.image` otherwise.
+Neither checks that a message holds the bytes it promises, and padded rows come out wrong from both,
+so that sizes are checked and rows repacked here first.
+"""
+
+from __future__ import annotations
+
+import io
+from array import array
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image as PillowImage
+from PIL import UnidentifiedImageError
+from sensor_msgs.msg import CompressedImage, Image
+
+RgbImage = NDArray[np.uint8]
+
+_BYTES_PER_PIXEL = {
+    "rgb8": 3,
+    "bgr8": 3,
+    "rgba8": 4,
+    "bgra8": 4,
+    "rgb16": 6,
+    "bgr16": 6,
+    "rgba16": 8,
+    "bgra16": 8,
+    "mono8": 1,
+    "mono16": 2,
+    "bayer_rggb8": 1,
+    "bayer_bggr8": 1,
+    "bayer_gbrg8": 1,
+    "bayer_grbg8": 1,
+    "bayer_rggb16": 2,
+    "bayer_bggr16": 2,
+    "bayer_gbrg16": 2,
+    "bayer_grbg16": 2,
+    "yuv422": 2,
+    "yuv422_yuy2": 2,
+}
+_DEPTH_PREFIXES = ("16UC", "16SC", "32FC", "64FC")
+_UNREADABLE = (
+    UnidentifiedImageError,
+    PillowImage.DecompressionBombError,
+    OSError,
+    SyntaxError,
+    ValueError,
+)
+# Pillow's modes of pictures whose values are no 8-bit brightness or colour.
+_DEPTH_MODES = ("I", "F")
+
+
+class ImageError(ValueError):
+    """A picture cannot be used; the message says what is wrong with it."""
+
+
+def check_image(message: Image) -> None:
+    """Make sure that a raw image is complete and of a kind that shows colours or brightness.
+
+    Raises:
+        ImageError: it is not.
+    """
+    encoding = message.encoding
+    if encoding not in _BYTES_PER_PIXEL:
+        kind = "a depth image" if encoding.startswith(_DEPTH_PREFIXES) else "of unknown encoding"
+        raise ImageError(
+            f"the image is {kind} ('{encoding}'); give a colour image such as rgb8 or bgr8."
+        )
+    if message.height == 0 or message.width == 0 or len(message.data) == 0:
+        raise ImageError(
+            f"the image is empty ({message.width} x {message.height} pixels, "
+            f"{len(message.data)} bytes)."
+        )
+    row = message.width * _BYTES_PER_PIXEL[encoding]
+    if message.step < row:
+        raise ImageError(
+            f"the image's step of {message.step} bytes is shorter than a row of {message.width} "
+            f"pixels in {encoding}, {row} bytes."
+        )
+    if len(message.data) != message.step * message.height:
+        raise ImageError(
+            f"the image holds {len(message.data)} bytes where step {message.step} x height "
+            f"{message.height} promises {message.step * message.height}."
+        )
+
+
+def decode_image(message: Image) -> RgbImage:
+    """RGB pixels (height, width, 3) of a raw image.
+
+    Raises:
+        ImageError: the image is incomplete or of a kind without colours or brightness.
+    """
+    check_image(message)
+    try:
+        return np.ascontiguousarray(_converter()(_without_padding(message)))
+    except Exception as error:
+        # Each converter raises errors of its own, OpenCV's among them.
+        raise ImageError(
+            f"the image of {message.width} x {message.height} pixels in {message.encoding} cannot "
+            f"be converted to rgb8: {error}"
+        ) from error
+
+
+def check_compressed_image(message: CompressedImage) -> None:
+    """Make sure that a compressed image is not empty and holds no depth.
+
+    Raises:
+        ImageError: it does.
+    """
+    if len(message.data) == 0:
+        raise ImageError("the compressed image is empty.")
+    if "compressedDepth" in message.format:
+        raise ImageError(
+            f"the compressed image is a depth image ('{message.format}'); give a colour image."
+        )
+
+
+def decode_compressed_image(message: CompressedImage) -> RgbImage:
+    """RGB pixels (height, width, 3) of a JPEG or PNG image.
+
+    Raises:
+        ImageError: the image cannot be decoded or holds depth.
+    """
+    check_compressed_image(message)
+    return _decode_file(bytes(message.data), "the compressed image")
+
+
+def read_image_file(path: str) -> RgbImage:
+    """RGB pixels (height, width, 3) of an image file.
+
+    Raises:
+        ImageError: there is no such file, or it is no image.
+    """
+    file = Path(path).expanduser()
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise ImageError(
+            f"the image file {file.absolute()} cannot be read on the robot's computer: "
+            f"{error.strerror}."
+        ) from error
+    return _decode_file(content, f"the file {file.absolute()}")
+
+
+def _decode_file(content: bytes, name: str) -> RgbImage:
+    try:
+        with PillowImage.open(io.BytesIO(content)) as picture:
+            depth = picture.mode.startswith(_DEPTH_MODES)
+            pixels = np.array(picture.convert("RGB"))
+    except (
+        UnidentifiedImageError,
+        PillowImage.DecompressionBombError,
+        OSError,
+        SyntaxError,
+    ) as error:
+        raise ImageError(
+            f"{name} ({len(content)} bytes) cannot be read as a JPEG or PNG picture; is it damaged?"
+        ) from error
+    if depth:
+        raise ImageError(f"{name} is a depth image; give a colour image.")
+    return pixels
+
+
+def _without_padding(message: Image) -> Image:
+    row = message.width * _BYTES_PER_PIXEL[message.encoding]
+    if message.step == row:
+        return message
+    rows = np.frombuffer(message.data, np.uint8).reshape(message.height, message.step)
+    return Image(
+        header=message.header,
+        height=message.height,
+        width=message.width,
+        encoding=message.encoding,
+        is_bigendian=message.is_bigendian,
+        step=row,
+        # rclpy checks every byte of anything but an array.
+        data=array("B", rows[:, :row].tobytes()),
+    )
+
+
+@cache
+def _converter() -> Callable[[Image], RgbImage]:
+    try:
+        from cv_bridge import CvBridge
+    except (ImportError, AttributeError):  # AttributeError: built for NumPy 1, loaded with 2.
+        from rosbags.image import image_to_cvimage
+
+        return lambda message: np.asarray(image_to_cvimage(message, "rgb8"))
+    return lambda message: np.asarray(CvBridge().imgmsg_to_cv2(message, "rgb8"))

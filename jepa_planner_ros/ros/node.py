@@ -1,0 +1,165 @@
+"""The planner node: robot, control loop and planner wired together, from start to end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+import rclpy
+from rcl_interfaces.msg import SetParametersResult
+from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
+from rclpy.executors import MultiThreadedExecutor
+from rclpy.node import Node
+from rclpy.parameter import Parameter
+from rclpy.signals import SignalHandlerOptions
+
+from jepa_planner_ros.control import EpisodeRunner, Worker
+from jepa_planner_ros.planning import InProcessPlanner
+from jepa_planner_ros.ros.capture import CaptureService
+from jepa_planner_ros.ros.parameters import (
+    ParameterError,
+    Wiring,
+    changed_values,
+    current_values,
+    declare_parameters,
+    read_episode_defaults,
+    read_wiring,
+)
+from jepa_planner_ros.ros.reach_server import ReachServer
+from jepa_planner_ros.ros.reporting import Diagnostics, Reporter
+from jepa_planner_ros.ros.robot import RosRobot
+from jepa_planner_ros.types import Planner, PlannerError
+from jepa_planner_ros.world_model import CheckpointError, WorldModel, load_world_model
+
+# One for the episode, one for the sensors, and two so that services never wait for either.
+_THREADS = 4
+_STOPPING = 1.0
+"""How long each part of the node may take to stop, s."""
+
+
+class PlannerNode(Node):
+    """Wires the robot, the control loop and the planner together.
+
+    Construction takes as long as the planner needs to be ready.
+
+    Raises:
+        ParameterError: a parameter is not allowed.
+        CheckpointError: the world model cannot be loaded.
+        PlannerError: the planner cannot be started, or has another model.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("jepa_planner")
+        declare_parameters(self)
+        wiring = read_wiring(current_values(self))
+        read_episode_defaults(current_values(self))
+
+        sensors, services = MutuallyExclusiveCallbackGroup(), MutuallyExclusiveCallbackGroup()
+        reporter = Reporter(self, wiring)
+        robot = RosRobot(self, wiring, sensors)
+        world_model = load_world_model(wiring.checkpoint, wiring.device)
+        self._worker = Worker("planning")
+        self._planner = self._start_planner(wiring, world_model)
+        runner = EpisodeRunner(robot, world_model.encode, self._planner, self._worker)
+        self._server = ReachServer(self, runner, world_model, self._worker, reporter)
+        self._capture = CaptureService(self, robot, wiring.capture_directory, services)
+        self._diagnostics = Diagnostics(self, robot, reporter)
+        self.add_on_set_parameters_callback(self._consider_parameters)
+        reporter.say("Ready for goals.")
+
+    def stop(self) -> bool:
+        """End the present episode, with the arm held, and release the planner.
+
+        Returns whether everything has come to its end; a search in this process may not have.
+        """
+        idle = self._server.stop("The planner node is shutting down.", _STOPPING)
+        self._planner.close()
+        return self._worker.stop(_STOPPING) and idle
+
+    def _start_planner(self, wiring: Wiring, world_model: WorldModel) -> Planner:
+        self.get_logger().info(f"Starting the planner ({wiring.planner}) ...")
+        planner = _make_planner(wiring, world_model)
+        there, here = planner.describe(), world_model.describe()
+        if there.fingerprint != here.fingerprint:
+            planner.close()
+            raise PlannerError(
+                f"The planner has model {there.fingerprint} but frames are encoded on board with "
+                f"model {here.fingerprint}: give both the same world_model.checkpoint."
+            )
+        self.get_logger().info(
+            f"Model {there.fingerprint} with {there.parameters / 1e6:.1f} M parameters plans on "
+            f"{there.replicas} x {there.device}."
+        )
+        return planner
+
+    def _consider_parameters(self, changes: Sequence[Parameter]) -> SetParametersResult:
+        if self._server.busy:
+            return SetParametersResult(
+                successful=False,
+                reason="A goal is being pursued: change parameters before or after it.",
+            )
+        try:
+            read_episode_defaults(changed_values(self, changes))
+        except ParameterError as error:
+            return SetParametersResult(successful=False, reason=str(error))
+        return SetParametersResult(successful=True)
+
+
+def _make_planner(wiring: Wiring, world_model: WorldModel) -> Planner:
+    if wiring.planner == "in_process":
+        return InProcessPlanner(world_model)
+    try:
+        from jepa_planner_ros.serving import LocalRayPlanner
+    except ImportError as error:
+        raise PlannerError(
+            f"Planner local_ray needs Ray, which cannot be imported ({error}): run "
+            "pip install 'ray[serve]', or set the parameter planner to in_process."
+        ) from error
+    return LocalRayPlanner(
+        wiring.checkpoint,
+        wiring.replicas or None,
+        device=wiring.serving_device,
+        start_timeout_s=wiring.start_timeout,
+        plan_timeout_s=wiring.plan_timeout,
+    )
+
+
+def run(args: list[str] | None) -> None:
+    """Run the node until it is interrupted.
+
+    Raises:
+        SystemExit: the node cannot start; the message says why.
+    """
+    # rclpy's own handlers would close the context before the arm can be held.
+    rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        _spin_until_interrupted(PlannerNode())
+    except (ParameterError, CheckpointError, PlannerError) as error:
+        sys.exit(f"planner_node: {error}")
+    finally:
+        rclpy.try_shutdown()
+
+
+def _spin_until_interrupted(node: PlannerNode) -> None:
+    executor = MultiThreadedExecutor(_THREADS)
+    executor.add_node(node)
+    # In a thread of its own, so that clients hear how their goal ended while the node stops.
+    spinning = Worker("executor").submit(executor.spin)
+    try:
+        spinning.result()
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if not node.stop():
+            # A search in this process cannot be interrupted, and nobody awaits its plan.
+            os._exit(0)
+        executor.shutdown(_STOPPING)
+        node.destroy_node()
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,193 @@
+"""The action ``~/reach_goal``: one goal at a time, from its photographs to its result."""
+
+from __future__ import annotations
+
+import math
+import time
+import traceback
+from concurrent.futures import wait
+from threading import Event, Lock
+from typing import Any
+
+from jepa_planner_msgs.action import ReachGoal
+from rclpy.action.server import (
+    ActionServer,
+    CancelResponse,
+    GoalResponse,
+    ServerGoalHandle,
+)
+from rclpy.callback_groups import ReentrantCallbackGroup
+from rclpy.node import Node
+
+from jepa_planner_ros.control import (
+    CONTROL_MODES,
+    Ended,
+    EpisodeRunner,
+    Goal,
+    Outcome,
+    SubGoal,
+    Worker,
+)
+from jepa_planner_ros.control.runner import TICK_PERIOD
+from jepa_planner_ros.ros.goals import GoalError, ReachRequest, read_goal
+from jepa_planner_ros.ros.parameters import current_values, read_episode_defaults
+from jepa_planner_ros.ros.reporting import GoalFollower, Reporter, result_message
+from jepa_planner_ros.world_model import WorldModel
+
+_RESULT_KEPT = 900
+"""How long a result can be asked for after the end, s."""
+
+Handle = ServerGoalHandle[Any, Any, Any]
+
+
+class _CancelledError(Exception):
+    """The goal was cancelled before its episode began; the message says by whom."""
+
+
+class ReachServer:
+    """Accepts goals, runs their episodes, and reports.
+
+    An episode occupies one thread of the executor, where it waits for events; whatever computes
+    runs in the worker. A coroutine would not do: rclpy's executors poll a waiting one without
+    pause.
+
+    Args:
+        node: offers the action.
+        runner: runs the episodes.
+        world_model: encodes the photographs, in the worker.
+        worker: does what takes long.
+        reporter: tells what happens.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        runner: EpisodeRunner,
+        world_model: WorldModel,
+        worker: Worker,
+        reporter: Reporter,
+    ) -> None:
+        self._node = node
+        self._runner = runner
+        self._world_model = world_model
+        self._worker = worker
+        self._reporter = reporter
+        self._accepting = Lock()
+        self._accepted: ReachRequest | None = None
+        self._stop_reason: str | None = None
+        self._idle = Event()
+        self._idle.set()
+        self._server = ActionServer(
+            node,
+            ReachGoal,
+            "~/reach_goal",
+            execute_callback=self._execute,
+            goal_callback=self._consider,
+            cancel_callback=lambda _handle: CancelResponse.ACCEPT,
+            callback_group=ReentrantCallbackGroup(),
+            result_timeout=_RESULT_KEPT,
+        )
+
+    @property
+    def busy(self) -> bool:
+        """Whether a goal is being pursued."""
+        return not self._idle.is_set()
+
+    def stop(self, reason: str, timeout: float) -> bool:
+        """Accept no more goals and end the present one.
+
+        Returns whether that took less than `timeout` s.
+        """
+        self._stop_reason = reason
+        return self._idle.wait(timeout)
+
+    def _consider(self, goal: ReachGoal.Goal) -> GoalResponse:
+        try:
+            self._require_free()
+            request = read_goal(goal, read_episode_defaults(current_values(self._node)))
+            with self._accepting:
+                self._require_free()
+                self._accepted = request
+                self._idle.clear()
+        except GoalError as refusal:
+            self._reporter.complain(f"Goal rejected. {refusal}")
+            return GoalResponse.REJECT
+        return GoalResponse.ACCEPT
+
+    def _require_free(self) -> None:
+        if self._stop_reason is not None:
+            raise GoalError(self._stop_reason)
+        if self.busy:
+            raise GoalError("Another goal is being pursued: await its result or cancel it first.")
+
+    def _execute(self, handle: Handle) -> ReachGoal.Result:
+        started = time.monotonic()
+        request = self._accepted
+        assert request is not None, "only an accepted goal is executed"
+        try:
+            ended = self._pursue(handle, request, started)
+        except _CancelledError as cancelled:
+            elapsed = time.monotonic() - started
+            ended = Ended(Outcome.CANCELLED, str(cancelled), math.nan, 0, elapsed)
+        except Exception as error:
+            # rclpy would answer an empty result; the client is owed the reason.
+            self._node.get_logger().error(traceback.format_exc())
+            reason = f"The node failed: {str(error) or type(error).__name__}"
+            ended = Ended(Outcome.ABORTED, reason, math.nan, 0, time.monotonic() - started)
+        self._conclude(handle, ended)
+        self._idle.set()
+        return result_message(ended)
+
+    def _pursue(self, handle: Handle, request: ReachRequest, started: float) -> Ended:
+        count = len(request.subgoals)
+        self._reporter.say(f"Pursuing a goal of {count} photograph{'s' if count > 1 else ''}.")
+        defaults = request.defaults
+        goal = Goal(
+            subgoals=self._encoded(handle, request),
+            time_limit=request.time_limit,
+            model_fingerprint=self._world_model.fingerprint,
+            search=defaults.search,
+            seed=defaults.seed,
+        )
+        begin, transition = CONTROL_MODES[request.control_mode]
+        return self._runner.run(
+            begin(goal, defaults.control, started),
+            transition,
+            GoalFollower(handle, defaults, self._reporter),
+            lambda: self._cancel_reason(handle),
+        )
+
+    def _encoded(self, handle: Handle, request: ReachRequest) -> tuple[SubGoal, ...]:
+        encoding = self._worker.submit(lambda: self._encode(request))
+        # The worker may still be busy with a plan that nobody awaits any more.
+        while wait([encoding], TICK_PERIOD).not_done:
+            if reason := self._cancel_reason(handle):
+                raise _CancelledError(reason)
+        return encoding.result()
+
+    def _encode(self, request: ReachRequest) -> tuple[SubGoal, ...]:
+        return tuple(
+            SubGoal(
+                self._world_model.encode(subgoal.image),
+                subgoal.energy_threshold,
+                subgoal.step_budget,
+                subgoal.close_gripper_from,
+            )
+            for subgoal in request.subgoals
+        )
+
+    def _cancel_reason(self, handle: Handle) -> str | None:
+        # Asked rather than told by the cancel callback, which rclpy calls before the goal's state
+        # allows it to be reported as cancelled.
+        return "The client cancelled the goal." if handle.is_cancel_requested else self._stop_reason
+
+    def _conclude(self, handle: Handle, ended: Ended) -> None:
+        if ended.outcome is Outcome.REACHED:
+            self._reporter.say(ended.reason)
+            handle.succeed()
+        elif ended.outcome is Outcome.CANCELLED and handle.is_cancel_requested:
+            self._reporter.say(ended.reason)
+            handle.canceled()
+        else:
+            self._reporter.complain(ended.reason)
+            handle.abort()

@@ -1,0 +1,113 @@
+"""The robot as the control loop knows it, made of ROS topics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rclpy.callback_groups import CallbackGroup
+from rclpy.node import Node
+from sensor_msgs.msg import CompressedImage, Image
+
+from jepa_planner_ros.control import Frame, GripperMotion, RobotError
+from jepa_planner_ros.control.episode import Tick
+from jepa_planner_ros.control.safety import Stream, staleness
+from jepa_planner_ros.ros.arm import Arm, CurrentPoseArm, JointStateArm
+from jepa_planner_ros.ros.commander import CartesianCommander
+from jepa_planner_ros.ros.images import (
+    check_compressed_image,
+    check_image,
+    decode_compressed_image,
+    decode_image,
+)
+from jepa_planner_ros.ros.parameters import Wiring
+from jepa_planner_ros.ros.streams import SensorStream
+from jepa_planner_ros.types import Float64Array
+
+
+class RosRobot:
+    """Camera, measured end effector and commander."""
+
+    def __init__(self, node: Node, wiring: Wiring, group: CallbackGroup) -> None:
+        limits = wiring.freshness
+        measure = JointStateArm if wiring.pose_source == "joint_states" else CurrentPoseArm
+        self.arm: Arm = measure(node, wiring, limits.joints, group)
+        self._decode: Callable[[Any], NDArray[np.uint8]]
+        self.camera: SensorStream[Any]
+        if wiring.image_transport == "raw":
+            self._decode = decode_image
+            self.camera = SensorStream(
+                node, Image, "image_raw", limits.camera, 0.0, _checked(check_image), group
+            )
+        else:
+            self._decode = decode_compressed_image
+            self.camera = SensorStream(
+                node,
+                CompressedImage,
+                "image_raw/compressed",
+                limits.camera,
+                0.0,
+                _checked(check_compressed_image),
+                group,
+            )
+        self._commander = CartesianCommander(node, wiring)
+        self._begun = time.monotonic()
+
+    def streams(self, now: float) -> tuple[Stream, Stream]:
+        """How fresh the camera and the measured pose are, `now` on the steady clock."""
+        return self.camera.status(now), self.arm.status(now)
+
+    def complaints(self, now: float) -> dict[str, str]:
+        """By topic, why a stream is too old to steer by; empty when all are fresh."""
+        waited = now - self._begun
+        return {
+            stream.topic: reason
+            for stream in self.streams(now)
+            if (reason := staleness(stream, waited))
+        }
+
+    def sense(self, time: float) -> Tick:
+        """What is known now; `time` is now on the steady clock."""
+        frame = self.camera.newest()
+        return Tick(
+            time,
+            self.arm.newest(),
+            None if frame is None else frame.stamp,
+            self.streams(time),
+        )
+
+    def frame(self) -> Frame:
+        """The newest camera frame and the arm's state when it was taken.
+
+        Raises:
+            RobotError: there is none, it is too old, or it cannot be decoded.
+        """
+        now = time.monotonic()
+        if complaints := self.complaints(now):
+            raise RobotError(" ".join(complaints.values()))
+        sample = self.camera.newest()
+        assert sample is not None, "a fresh stream has a message"
+        arm = self.arm.nearest(sample.stamp)
+        assert arm is not None, "a fresh stream has a message"
+        try:
+            image = self._decode(sample.value)
+        except ValueError as error:
+            raise RobotError(f"A frame on {self.camera.topic} cannot be used: {error}") from error
+        return Frame(image, arm.state, sample.stamp, now - sample.time)
+
+    def command(self, target: Float64Array, gripper: GripperMotion | None) -> None:
+        """Send the arm to a state (7,), and the gripper on its way. Raises `RobotError`."""
+        self._commander.command(target, gripper)
+
+
+def _checked(check: Callable[[Any], None]) -> Callable[[Any], Any]:
+    """Keeps a message that passes a check; it is decoded only when it is planned from."""
+
+    def read(message: Any) -> Any:
+        check(message)
+        return message
+
+    return read

@@ -1,0 +1,138 @@
+"""Each check between a plan and the arm, at and beyond its limit."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from jepa_planner_ros.control import MotionSettings, SafetyLimits
+from jepa_planner_ros.control.safety import (
+    Stream,
+    UnsafeCommandError,
+    bounded_rotation,
+    bounded_translation,
+    distance,
+    drift,
+    inside_workspace,
+    next_target,
+    require_model,
+    staleness,
+)
+
+LIMITS = SafetyLimits()
+MIDDLE = np.array([0.5, 0.0, 0.3, 0.0, 0.0, 0.0, 0.0])
+
+
+def action(**axes: float) -> np.ndarray:
+    names = ("x", "y", "z", "roll", "pitch", "yaw", "gripper")
+    return np.array([axes.get(name, 0.0) for name in names])
+
+
+def test_a_step_within_the_limits_is_left_alone() -> None:
+    target, notes = next_target(MIDDLE, action(x=0.05, z=-0.02, gripper=1.0), LIMITS)
+    np.testing.assert_allclose(target, MIDDLE + action(x=0.05, z=-0.02, gripper=1.0))
+    assert notes == ()
+
+
+@pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("index", range(7))
+def test_nothing_that_is_not_finite_becomes_a_target(broken: float, index: int) -> None:
+    asked = np.zeros(7)
+    asked[index] = broken
+    with pytest.raises(UnsafeCommandError, match="not finite"):
+        next_target(MIDDLE, asked, LIMITS)
+    with pytest.raises(UnsafeCommandError, match="not finite"):
+        next_target(MIDDLE + asked, np.zeros(7), LIMITS)
+
+
+def test_a_long_step_is_cut_on_each_axis_and_says_so() -> None:
+    bounded, note = bounded_translation(action(x=0.2, y=-0.3, z=0.01), 0.075)
+    np.testing.assert_allclose(bounded[:3], [0.075, -0.075, 0.01])
+    assert note is not None
+    assert "limits.step_translation" in note
+
+
+def test_a_wide_turn_is_cut_about_its_own_axis() -> None:
+    bounded, note = bounded_rotation(action(yaw=1.0), 0.2)
+    np.testing.assert_allclose(bounded, action(yaw=0.2), atol=1e-12)
+    assert note is not None
+    assert "limits.step_rotation" in note
+
+
+def test_a_target_outside_moves_to_the_face_of_the_workspace() -> None:
+    inside, note = inside_workspace(MIDDLE + action(z=-0.5), LIMITS)
+    np.testing.assert_allclose(inside[:3], [0.5, 0.0, LIMITS.workspace_min[2]])
+    assert note is not None
+    assert "workspace" in note
+
+
+def test_an_arm_far_outside_the_workspace_does_not_leap_into_it() -> None:
+    with pytest.raises(UnsafeCommandError, match="move it inside or widen the box"):
+        next_target(MIDDLE + action(x=-0.5), action(x=0.01), LIMITS)
+    target, _ = next_target(MIDDLE + action(x=-0.35), action(), LIMITS)
+    assert target[0] == LIMITS.workspace_min[0], "a little outside, it comes back"
+
+
+@given(
+    hnp.arrays(np.float64, 7, elements=st.floats(-3.0, 3.0)),
+    hnp.arrays(np.float64, 3, elements=st.floats(-1.0, 1.0)),
+)
+def test_no_action_whatever_leads_beyond_a_limit(asked: np.ndarray, position: np.ndarray) -> None:
+    base = np.concatenate((position, np.zeros(4)))
+    try:
+        target, _ = next_target(base, asked, LIMITS)
+    except UnsafeCommandError:
+        assert (position < LIMITS.workspace_min).any() or (position > LIMITS.workspace_max).any()
+        return
+    assert (target[:3] >= LIMITS.workspace_min).all()
+    assert (target[:3] <= LIMITS.workspace_max).all()
+    assert np.abs(target[:3] - position).max() <= LIMITS.step_translation + 1e-8
+    assert distance(base, target)[1] <= LIMITS.step_rotation + 1e-8
+    assert 0.0 <= target[6] <= 1.0
+
+
+def test_drift_is_what_exceeds_either_limit() -> None:
+    assert drift(MIDDLE, MIDDLE + action(x=0.02), LIMITS) is None
+    assert "40 mm" in str(drift(MIDDLE, MIDDLE + action(x=0.04), LIMITS))
+    assert "0.30 rad" in str(drift(MIDDLE, MIDDLE + action(yaw=0.3), LIMITS))
+
+
+def test_the_gripper_does_not_count_as_drift() -> None:
+    assert drift(MIDDLE, MIDDLE + action(gripper=0.6), LIMITS) is None
+
+
+def test_plans_of_another_model_are_refused() -> None:
+    require_model("abc", "abc")
+    with pytest.raises(UnsafeCommandError, match=r"world_model\.checkpoint"):
+        require_model("abc", "def")
+
+
+@pytest.mark.parametrize(
+    ("stream", "waited", "expected"),
+    [
+        (Stream("/image_raw", 0.9, 1.0), 5.0, None),
+        (Stream("/image_raw", None, 1.0), 0.5, None),
+        (Stream("/image_raw", None, 1.0), 1.5, "Nothing has been received on /image_raw in 1.5 s"),
+        (Stream("/joint_states", 2.0, 1.0), 9.0, "on /joint_states is 2.0 s old"),
+        (Stream("/joint_states", 2.0, 1.0, "no stamp"), 9.0, "cannot be used: no stamp"),
+    ],
+)
+def test_stale_streams_say_topic_age_and_cause(
+    stream: Stream, waited: float, expected: str | None
+) -> None:
+    reason = staleness(stream, waited)
+    assert reason is None if expected is None else expected in str(reason)
+
+
+def test_limits_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"limits\.workspace_min y"):
+        SafetyLimits(workspace_min=(0.2, 0.5, 0.0), workspace_max=(0.8, 0.5, 0.9))
+    with pytest.raises(ValueError, match=r"motion\.time_limit"):
+        MotionSettings(duration=5.0, time_limit=5.0)
+    with pytest.raises(ValueError, match=r"motion\.still_time"):
+        MotionSettings(still_time=math.nan)

@@ -1,0 +1,170 @@
+"""Pictures, poses and stamps between ROS messages and arrays."""
+
+from __future__ import annotations
+
+import io
+from array import array
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image as PillowImage
+from sensor_msgs.msg import CompressedImage, Image
+
+from jepa_planner_ros.geometry import quaternion_from_euler
+from jepa_planner_ros.ros.clock import duration_message, nanoseconds, seconds, stamp_message
+from jepa_planner_ros.ros.images import (
+    ImageError,
+    decode_compressed_image,
+    decode_image,
+    read_image_file,
+)
+from jepa_planner_ros.ros.poses import (
+    ControllerFrame,
+    pose_message,
+    pose_stamped_message,
+    read_pose,
+)
+
+RANDOM = np.random.default_rng(0)
+PICTURE = RANDOM.integers(0, 256, (6, 10, 3), dtype=np.uint8)
+GREY = np.repeat(PICTURE[..., :1], 3, axis=2)
+ALPHA = np.full((6, 10, 1), 255, np.uint8)
+
+
+def message(pixels: np.ndarray, encoding: str, padding: int = 0) -> Image:
+    height, width = pixels.shape[:2]
+    rows = np.ascontiguousarray(pixels).view(np.uint8).reshape(height, -1)
+    padded = np.pad(rows, ((0, 0), (0, padding)), constant_values=99)
+    return Image(
+        height=height,
+        width=width,
+        encoding=encoding,
+        step=padded.shape[1],
+        data=array("B", padded.tobytes()),
+    )
+
+
+@pytest.mark.parametrize("padding", [0, 2, 7])
+@pytest.mark.parametrize(
+    ("encoding", "pixels", "expected"),
+    [
+        ("rgb8", PICTURE, PICTURE),
+        ("bgr8", PICTURE[..., ::-1], PICTURE),
+        ("rgba8", np.concatenate((PICTURE, ALPHA), 2), PICTURE),
+        ("bgra8", np.concatenate((PICTURE[..., ::-1], ALPHA), 2), PICTURE),
+        ("mono8", PICTURE[..., 0], GREY),
+        ("mono16", PICTURE[..., 0].astype(np.uint16) * 257, GREY),
+        ("rgb16", PICTURE.astype(np.uint16) * 257, PICTURE),
+    ],
+)
+def test_every_encoding_becomes_rgb(
+    encoding: str, pixels: np.ndarray, expected: np.ndarray, padding: int
+) -> None:
+    decoded = decode_image(message(pixels, encoding, padding))
+    assert decoded.dtype == np.uint8
+    assert decoded.flags.c_contiguous
+    np.testing.assert_array_equal(decoded, expected)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "colour"),
+    [("bayer_rggb8", (200, 100, 50)), ("bayer_bggr8", (200, 100, 50))],
+)
+def test_bayer_patterns_keep_their_colours(encoding: str, colour: tuple[int, int, int]) -> None:
+    order = encoding.removeprefix("bayer_")[:4]
+    tile = np.array(["rgb".index(letter) for letter in order]).reshape(2, 2)
+    pixels = np.asarray(colour, np.uint8)[np.tile(tile, (4, 4))]
+    decoded = decode_image(message(pixels, encoding))
+    np.testing.assert_allclose(decoded[2:-2, 2:-2].reshape(-1, 3).mean(0), colour, atol=1.0)
+
+
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [
+        (message(np.zeros((4, 4), np.uint16), "16UC1"), "depth image"),
+        (message(np.zeros((4, 4), np.float32), "32FC1"), "depth image"),
+        (message(PICTURE, "cmyk8"), "unknown encoding"),
+        (message(PICTURE, ""), "unknown encoding"),
+        (Image(encoding="rgb8"), "empty"),
+        (message(PICTURE[:, :1, :2], "yuv422"), "cannot be converted"),
+        (Image(encoding="rgb8", height=2, width=2, step=6, data=[0] * 11), "11 bytes where"),
+        (Image(encoding="rgb8", height=2, width=2, step=4, data=[0] * 8), "shorter than a row"),
+    ],
+)
+def test_images_that_show_nothing_are_refused(broken: Image, reason: str) -> None:
+    with pytest.raises(ImageError, match=reason):
+        decode_image(broken)
+
+
+def encoded(picture: PillowImage.Image, kind: str) -> array[int]:
+    buffer = io.BytesIO()
+    picture.save(buffer, kind)
+    return array("B", buffer.getvalue())
+
+
+def test_png_is_decoded_and_jpeg_nearly() -> None:
+    flat = np.full((16, 16, 3), (200, 30, 60), np.uint8)
+    picture = PillowImage.fromarray(flat)
+    png = CompressedImage(format="png", data=encoded(picture, "PNG"))
+    jpeg = CompressedImage(format="rgb8; jpeg compressed bgr8", data=encoded(picture, "JPEG"))
+    np.testing.assert_array_equal(decode_compressed_image(png), flat)
+    np.testing.assert_allclose(decode_compressed_image(jpeg), flat, atol=4)
+
+
+def test_compressed_images_that_show_nothing_are_refused() -> None:
+    depth = PillowImage.fromarray(np.zeros((4, 4), np.uint16))
+    for broken, reason in (
+        (CompressedImage(format="jpeg"), "empty"),
+        (CompressedImage(format="16UC1; compressedDepth", data=[1]), "depth image"),
+        (CompressedImage(format="png", data=encoded(depth, "PNG")), "depth image"),
+        (CompressedImage(format="jpeg", data=[255, 216, 0]), "cannot be read"),
+    ):
+        with pytest.raises(ImageError, match=reason):
+            decode_compressed_image(broken)
+
+
+def test_files_are_read_and_missing_ones_named(tmp_path: Path) -> None:
+    PillowImage.fromarray(PICTURE).save(tmp_path / "goal.png")
+    np.testing.assert_array_equal(read_image_file(str(tmp_path / "goal.png")), PICTURE)
+    (tmp_path / "cut.png").write_bytes((tmp_path / "goal.png").read_bytes()[:-60])
+    for name, reason in (
+        ("missing.png", "No such file"),
+        ("", "Is a directory"),
+        ("cut.png", "cannot be read as a JPEG or PNG"),
+    ):
+        with pytest.raises(ImageError, match=reason):
+            read_image_file(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("frame", ControllerFrame)
+def test_poses_come_back_as_the_state_that_was_sent(frame: ControllerFrame) -> None:
+    state = np.array([0.4, -0.1, 0.3, 0.2, -0.3, 0.5, 0.0])
+    sent = pose_stamped_message(state, frame, "base", 12_500_000_001)
+    np.testing.assert_allclose(read_pose(sent, frame), state, atol=1e-12)
+    assert sent.header.frame_id == "base"
+    assert nanoseconds(sent.header.stamp) == 12_500_000_001
+
+
+def test_frankas_frame_points_out_of_a_gripper_that_points_down() -> None:
+    down = np.array([0.4, 0.0, 0.3, 0.0, 0.0, 0.0, 0.0])
+    q = pose_message(down, ControllerFrame.FINGERTIPS).orientation
+    expected = quaternion_from_euler(np.array([np.pi, 0.0, 0.0]))
+    np.testing.assert_allclose(np.abs([q.x, q.y, q.z, q.w]), np.abs(expected), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [("position", float("nan"), "not finite"), ("orientation", 0.5, "length")],
+)
+def test_poses_that_are_none_are_refused(field: str, value: float, reason: str) -> None:
+    sent = pose_stamped_message(np.zeros(7), ControllerFrame.UPRIGHT, "base", 1)
+    getattr(sent.pose, field).x = value
+    with pytest.raises(ValueError, match=reason):
+        read_pose(sent, ControllerFrame.UPRIGHT)
+
+
+def test_times_survive_the_way_through_messages() -> None:
+    assert seconds(duration_message(1.75)) == 1.75
+    assert nanoseconds(stamp_message(1_796_038_080_123_456_789)) == 1_796_038_080_123_456_789
+    assert duration_message(0.9999999999).sec == 1

@@ -1,0 +1,188 @@
+"""How the planner node is set up, what it refuses, and how it ends."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import rclpy
+import yaml
+from action_msgs.msg import GoalStatus
+from jepa_planner_msgs.action import ReachGoal
+from jepa_planner_msgs.msg import SubGoal
+from node_under_test import (
+    HOME,
+    image_message,
+    neighbourhood,
+    options,
+    picture,
+    robot_and_client,
+    wait_until,
+    write_tiny_model,
+)
+
+from jepa_planner_ros.control import ControlSettings
+from jepa_planner_ros.robot.kinematics import HOME_JOINTS
+from jepa_planner_ros.ros.node import PlannerNode
+from jepa_planner_ros.ros.parameters import (
+    PARAMETERS,
+    ParameterError,
+    read_episode_defaults,
+    read_wiring,
+)
+from jepa_planner_ros.share import share_directory
+from jepa_planner_ros.world_model import CheckpointError
+
+ELSEWHERE = SubGoal(
+    image=image_message(picture(HOME + np.array([0.1, 0.2, -0.1, 0, 0, 0, 0]))),
+    energy_threshold=1e-6,
+    step_budget=1,
+)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("model") / "tiny.safetensors")
+
+
+def flattened(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            flat |= flattened(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def test_the_configuration_file_shows_the_defaults_of_all_parameters() -> None:
+    file = share_directory() / "config" / "planner.yaml"
+    written = flattened(yaml.safe_load(file.read_text())["/**"]["ros__parameters"])
+    declared = {parameter.name: parameter.default for parameter in PARAMETERS}
+    assert written == declared
+    assert read_episode_defaults(declared).control == ControlSettings()
+    assert read_wiring(declared).freshness == ControlSettings().freshness
+
+
+@pytest.mark.parametrize("parameter", PARAMETERS, ids=lambda one: one.name)
+def test_every_parameter_describes_itself(parameter: Any) -> None:
+    descriptor = parameter.descriptor()
+    assert descriptor.description.endswith(".")
+    is_number = isinstance(parameter.default, int | float)
+    ranges = [*descriptor.integer_range, *descriptor.floating_point_range]
+    assert len(ranges) == is_number
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "sentence"),
+    [
+        ("planner:=wishful", ParameterError, "planner = 'wishful' is unknown; it must be one of"),
+        ("time_limit:=long", ParameterError, "time_limit must be a number"),
+        ("motion.duration:=1", ParameterError, "with a decimal point"),
+        ("step_budget:=0", ParameterError, "step_budget must lie between 1 and 10000"),
+        ("limits.workspace_min:=[0.1, 0.2]", ParameterError, "must hold x, y and z"),
+        ("motion.time_limit:=0.2", ParameterError, "motion.time_limit = 0.2 s leaves no time"),
+        ("world_model.checkpoint:=/nowhere.pt", CheckpointError, "/nowhere.pt"),
+    ],
+)
+def test_parameters_that_cannot_work_are_refused_at_the_start(
+    model: Path, given: str, error: type[Exception], sentence: str
+) -> None:
+    rclpy.init(args=options(model, given))
+    try:
+        with pytest.raises(error) as caught:
+            PlannerNode()
+    finally:
+        rclpy.shutdown()
+    assert sentence in str(caught.value)
+
+
+def test_the_pose_and_the_compressed_camera_of_a_controller(model: Path) -> None:
+    sources = ("pose_source:=current_pose", "image_transport:=compressed")
+    with neighbourhood(model, *sources) as neighbours:
+        robot, client = neighbours.robot, neighbours.client
+        _, result = client.send(ELSEWHERE).result()
+        assert result.outcome == ReachGoal.Result.BUDGET_SPENT, result.reason
+        wait_until(lambda: bool(client.plans), "the plan")
+        state = client.plans[0].state
+        np.testing.assert_allclose(
+            [state.position.x, state.position.y, state.position.z], HOME[:3], atol=1e-6
+        )
+        np.testing.assert_allclose([state.rotation.x, state.rotation.y], [0.0, 0.0], atol=1e-6)
+        assert len(robot.targets) == 1
+
+
+def test_a_robot_that_was_never_heard_aborts(model: Path) -> None:
+    remapped = "jepa_planner:image_raw:=another_camera/image"
+    with neighbourhood(model, remapping=remapped) as neighbours:
+        status, result = neighbours.client.send(ELSEWHERE).result()
+    assert status == GoalStatus.STATUS_ABORTED
+    assert "Nothing has been received on /another_camera/image in 1.0 s" in result.reason
+
+
+def test_ray_plans_the_same_and_its_death_does_not_end_the_node(model: Path) -> None:
+    ray = ("planner:=local_ray", "serving.replicas:=1", "serving.start_timeout:=300.0")
+    with neighbourhood(model) as neighbours:
+        neighbours.client.send(ELSEWHERE).result()
+        wait_until(lambda: bool(neighbours.client.plans), "the plan in process")
+        expected = neighbours.client.plans[0].actions
+    with neighbourhood(model, *ray) as neighbours:
+        client = neighbours.client
+        neighbours.robot.place(HOME_JOINTS)
+        _, result = client.send(ELSEWHERE).result()
+        assert result.outcome == ReachGoal.Result.BUDGET_SPENT, result.reason
+        wait_until(lambda: bool(client.plans), "the plan on Ray")
+        assert client.plans[0].actions == expected
+
+        for child in psutil.Process().children():
+            child.kill()
+        for _ in range(2):
+            status, result = client.send(ELSEWHERE).result()
+            assert status == GoalStatus.STATUS_ABORTED
+            assert "The planner failed: the process that hosts Ray has ended" in result.reason
+
+
+def test_an_interrupt_during_a_search_ends_the_node_in_time(model: Path) -> None:
+    command = [sys.executable, "-m", "jepa_planner_ros.ros.planner_node"]
+    process = subprocess.Popen(
+        [*command, *options(model, "search:=reference")], stderr=subprocess.PIPE, text=True
+    )
+    rclpy.init()
+    try:
+        with robot_and_client() as (robot, client):
+            goal = client.send(ELSEWHERE)
+            client.wait_for_status("Pursuing a goal")
+            time.sleep(1.0)
+            begun = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            status, result = goal.result()
+            _, output = process.communicate(timeout=10.0)
+            assert time.monotonic() - begun < 5.0
+    finally:
+        process.kill()
+        rclpy.shutdown()
+    assert status == GoalStatus.STATUS_ABORTED
+    assert result.outcome == ReachGoal.Result.CANCELLED
+    assert result.reason == "The planner node is shutting down."
+    assert robot.targets == []
+    assert process.returncode == 0
+    assert "Traceback" not in output
+    assert "exception" not in output
+
+
+def test_a_start_that_fails_says_so_in_one_line() -> None:
+    command = [sys.executable, "-m", "jepa_planner_ros.ros.planner_node"]
+    done = subprocess.run(
+        [*command, "--ros-args", "-p", "search:=hope"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("planner_node: Parameter search = 'hope' is unknown")
+    assert done.stderr.count("\n") == 1
