@@ -15,9 +15,6 @@ from jepa_planner_ros.training.settings import TrainingSettings
 from jepa_planner_ros.world_model import Predictor, WorldModelConfig, energy
 
 _HORIZON = 2
-# Actions are centimetres, so at the usual initial size their tokens would be lost beside the
-# patches' for most of so short a training.
-_CONDITIONING_STD = 1.0
 
 
 def train_predictor(
@@ -27,10 +24,7 @@ def train_predictor(
     settings: TrainingSettings,
     progress: Path,
 ) -> Predictor:
-    """Train on windows of two actions: one step with the true frames, and two by its own.
-
-    The loss is V-JEPA 2-AC's (Sec. 3.1, Eq. 2-4): the L1 error of teacher-forced predictions plus
-    that of a two-step rollout fed with its own first prediction.
+    """Train on windows of two actions, the second predicted from the first one's prediction.
 
     Args:
         latents: the encoded frames (episodes, frames, tokens, dim) of `split`.
@@ -41,8 +35,6 @@ def train_predictor(
     """
     torch.manual_seed(settings.seed + 1)
     network = Predictor(config)
-    for encoder in (network.action_encoder, network.state_encoder):
-        torch.nn.init.normal_(encoder.weight, std=_CONDITIONING_STD)
     states = torch.from_numpy(split.states)
     actions = torch.from_numpy(split.actions)
     episodes, frames = latents.shape[:2]
@@ -74,7 +66,10 @@ def train_predictor(
 
 
 def rollout_loss(network: Predictor, latents: Tensor, actions: Tensor, states: Tensor) -> Tensor:
-    """Teacher-forced error plus the error of the second step of a rollout.
+    """Error of a two-step rollout, which is what a plan relies on.
+
+    V-JEPA 2-AC's loss (Sec. 3.1, Eq. 2-4) adds predictions from true later frames; a search never
+    has those, and without them an update costs half.
 
     Args:
         network: the predictor.
@@ -82,7 +77,6 @@ def rollout_loss(network: Predictor, latents: Tensor, actions: Tensor, states: T
         actions: (batch, 2, 7).
         states: (batch, 2, 7).
     """
-    forced = network(latents[:, :-1], actions, states)
-    imagined = torch.stack((latents[:, 0], forced[:, 0]), dim=1)
-    second = network(imagined, actions, states)[:, 1]
-    return energy(forced, latents[:, 1:]).mean() + energy(second, latents[:, 2]).mean()
+    first, memory = network.step(latents[:, 0], actions[:, 0], states[:, 0], None, frame=0)
+    second, _ = network.step(first, actions[:, 1], states[:, 1], memory, frame=1)
+    return energy(first, latents[:, 1]).mean() + energy(second, latents[:, 2]).mean()
