@@ -6,11 +6,10 @@ send it to the action ``/jepa_planner/reach_goal``.
 
 from pathlib import Path
 
+from launch import LaunchDescription
 from launch.actions import DeclareLaunchArgument
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
-
-from launch import LaunchDescription
 
 CONFIGURATION = Path(__file__).parents[1] / "config"
 

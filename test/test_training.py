@@ -8,7 +8,7 @@ import torch
 from jepa_planner_ros.planning import InProcessPlanner
 from jepa_planner_ros.sim.closed_loop import reach
 from jepa_planner_ros.sim.franka import FrankaSim
-from jepa_planner_ros.training.dataset import WORLD, collect
+from jepa_planner_ros.training.dataset import WORLD, collect_episodes
 from jepa_planner_ros.training.encoder import coarse_patches
 from jepa_planner_ros.training.optimise import optimise
 from jepa_planner_ros.training.predictor import rollout_loss
@@ -31,7 +31,7 @@ FEW = replace(TrainingSettings(), episodes=3, held_out=1, episode_steps=3, worke
 @pytest.fixture(scope="module")
 def collected(tmp_path_factory):
     directory = tmp_path_factory.mktemp("episodes")
-    return directory, collect(FEW, 128, directory)
+    return directory, collect_episodes(FEW, 128, directory)
 
 
 def test_episodes_hold_frames_states_and_what_was_achieved_between_them(collected):
@@ -52,7 +52,7 @@ def test_collection_goes_on_where_it_stopped_and_repeats_itself(collected, tmp_p
     kept = directory / "00000.npz"
     before = kept.stat().st_mtime_ns
     (directory / "00002.npz").unlink()
-    again = collect(FEW, 128, directory)
+    again = collect_episodes(FEW, 128, directory)
     assert kept.stat().st_mtime_ns == before
     np.testing.assert_array_equal(again.training.images, dataset.training.images)
     np.testing.assert_array_equal(again.training.states, dataset.training.states)

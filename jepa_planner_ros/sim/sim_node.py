@@ -19,6 +19,7 @@ bit, however busy the computer is. A pose and a gripper command of the same mome
 from __future__ import annotations
 
 import math
+import signal
 import sys
 import time
 
@@ -34,6 +35,7 @@ from rclpy.executors import ExternalShutdownException
 from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.qos_overriding_options import QoSOverridingOptions
+from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image, JointState
 from std_msgs.msg import Float64MultiArray, Header
 
@@ -234,7 +236,10 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the node until it is interrupted. Exits with 1 when it cannot start."""
     node: SimNode | None = None
     try:
-        rclpy.init(args=arguments)
+        # rclpy's own handlers would close the context in the middle of a callback that publishes.
+        # Python's come between two bytecodes, and timers wake the executor soon enough for them.
+        rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         node = SimNode()
         rclpy.spin(node)
     except (KeyboardInterrupt, ExternalShutdownException):

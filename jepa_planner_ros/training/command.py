@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from jepa_planner_ros.training.dataset import Dataset, Split, collect
+from jepa_planner_ros.training.dataset import Dataset, Split, collect_episodes, collect_stills
 from jepa_planner_ros.training.encoder import train_encoder
 from jepa_planner_ros.training.landscape import draw_landscape
 from jepa_planner_ros.training.predictor import train_predictor
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
     defaults = TrainingSettings()
     parser.description = (
-        "Train the small world model on a simulated Franka: collect episodes, train the encoder "
+        "Train the small world model on a simulated Franka: collect frames, train the encoder "
         "(supervised by the arm's pose), then the predictor (V-JEPA 2-AC's loss), and validate on "
         "episodes held out. Takes about half an hour on two CPU cores. Interrupt it at any time; "
         "the same command goes on where it stopped. The shipped weights were made by this command "
@@ -63,6 +63,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="simulated episodes, a tenth of them held out (default: %(default)s)",
     )
     parser.add_argument(
+        "--stills",
+        type=int,
+        default=defaults.stills,
+        help="single frames that the encoder is trained on (default: %(default)s)",
+    )
+    parser.add_argument(
         "--encoder-updates", type=int, default=defaults.encoder_updates, help="default: %(default)s"
     )
     parser.add_argument(
@@ -80,13 +86,16 @@ def run(args: argparse.Namespace) -> int:
         seed=args.seed,
         episodes=args.episodes,
         held_out=max(2, args.episodes // 11),
+        stills=args.stills,
         encoder_updates=args.encoder_updates,
         predictor_updates=args.predictor_updates,
     )
     started = time.perf_counter()
     output: Path = args.output
-    dataset = collect(settings, SMALL.encoder.image_size[0], output / "episodes")
-    encoder = train_encoder(dataset, SMALL.encoder, settings, output / "encoder.pt")
+    side = SMALL.encoder.image_size[0]
+    dataset = collect_episodes(settings, side, output / "episodes")
+    stills = collect_stills(settings, side, output / "stills")
+    encoder = train_encoder(stills, SMALL.encoder, settings, output / "encoder.pt")
     latents = encode_frames(encoder, dataset.training)
     predictor = train_predictor(latents, dataset.training, SMALL, settings, output / "predictor.pt")
     weights = output / "world_model.safetensors"

@@ -1,4 +1,4 @@
-"""Episodes of the simulated arm: collected in parallel, kept on disk, loaded as arrays."""
+"""Frames of the simulated arm: collected in parallel, kept on disk, loaded as arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from jepa_planner_ros.geometry import ACTION_DIM, GRIPPER, POSITION, action_between
+from jepa_planner_ros.geometry import ACTION_DIM, GRIPPER, POSITION, STATE_DIM, action_between
 from jepa_planner_ros.sim.franka import FrankaSim, SimSettings
 from jepa_planner_ros.training.settings import TrainingSettings
 from jepa_planner_ros.types import Float64Array
@@ -32,8 +32,10 @@ _GRIPPER_CHANGES = 0.15
 _WAYPOINT_NOISE = 0.015
 
 _INDEPENDENT_SHARE = 0.5
+# Seeds of worlds, far from those that demos and benchmarks use.
 _FIRST_SEED = 10_000_000
-"""Episode seeds start here, far from those that demos and benchmarks use."""
+_FIRST_STILL_SEED = 20_000_000
+_ALBUM = 100
 
 Behaviour = Callable[[Float64Array, np.random.Generator], Float64Array]
 """From the present state (7,) to the action (7,) to do."""
@@ -55,6 +57,14 @@ class Split:
 
 
 @dataclass(frozen=True, eq=False)
+class Stills:
+    """Single frames, RGB uint8 (frames, height, width, 3), and states (frames, 7)."""
+
+    images: NDArray[np.uint8]
+    states: Float64Array
+
+
+@dataclass(frozen=True, eq=False)
 class Dataset:
     """Episodes to train on, and others to validate with."""
 
@@ -62,7 +72,7 @@ class Dataset:
     validation: Split
 
 
-def collect(settings: TrainingSettings, side: int, directory: Path) -> Dataset:
+def collect_episodes(settings: TrainingSettings, side: int, directory: Path) -> Dataset:
     """Simulate the episodes that `directory` does not hold yet, and load all of them.
 
     Args:
@@ -70,28 +80,55 @@ def collect(settings: TrainingSettings, side: int, directory: Path) -> Dataset:
         side: pixels of a stored frame; the camera's picture is averaged down to it.
         directory: where episodes are kept, one file each.
     """
-    directory.mkdir(parents=True, exist_ok=True)
     files = [directory / f"{episode:05d}.npz" for episode in range(settings.episodes)]
+    _complete(files, _record_episode, settings, side, "simulate episodes")
+    images, states = _load(files)
+    actions = np.stack(
+        [[action_between(start, end) for start, end in pairwise(run)] for run in states]
+    )
+    held_out = settings.held_out
+    return Dataset(
+        training=Split(images[held_out:], states[held_out:], actions[held_out:]),
+        validation=Split(images[:held_out], states[:held_out], actions[:held_out]),
+    )
+
+
+def collect_stills(settings: TrainingSettings, side: int, directory: Path) -> Stills:
+    """Photograph arms placed at random, each in a world of its own; as `collect_episodes`."""
+    albums = -(-settings.stills // _ALBUM)
+    files = [directory / f"{album:05d}.npz" for album in range(albums)]
+    _complete(files, _photograph_album, settings, side, "photograph stills")
+    images, states = _load(files)
+    return Stills(images.reshape(-1, *images.shape[2:]), states.reshape(-1, STATE_DIM))
+
+
+def _complete(
+    files: list[Path],
+    work: Callable[[TrainingSettings, int, int, Path], None],
+    settings: TrainingSettings,
+    side: int,
+    title: str,
+) -> None:
+    """Have each missing file written by one of several processes, given its index."""
     missing = [(index, file) for index, file in enumerate(files) if not file.exists()]
-    if missing:
-        # Software renderers otherwise start a thread per core in each of the processes.
-        os.environ.setdefault("LP_NUM_THREADS", "1")
-        with (
-            ProcessPoolExecutor(
-                settings.workers, mp_context=get_context("spawn"), initializer=_start_worker
-            ) as pool,
-            tqdm(
-                total=len(files),
-                initial=len(files) - len(missing),
-                desc="simulate episodes",
-                unit="episode",
-            ) as bar,
-        ):
-            jobs = [pool.submit(_record, settings, side, index, file) for index, file in missing]
+    if not missing:
+        return
+    files[0].parent.mkdir(parents=True, exist_ok=True)
+    # Software renderers otherwise start a thread per core in each of the processes.
+    os.environ.setdefault("LP_NUM_THREADS", "1")
+    pool = ProcessPoolExecutor(
+        settings.workers, mp_context=get_context("spawn"), initializer=_start_worker
+    )
+    done = len(files) - len(missing)
+    with pool, tqdm(total=len(files), initial=done, desc=title, unit="file") as bar:
+        jobs = [pool.submit(work, settings, side, index, file) for index, file in missing]
+        try:
             for job in as_completed(jobs):
                 job.result()
                 bar.update()
-    return _load(files, settings.held_out)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def reachable(position: Float64Array) -> Float64Array:
@@ -109,7 +146,7 @@ def _start_worker() -> None:
     _simulation = FrankaSim(WORLD)
 
 
-def _record(settings: TrainingSettings, side: int, index: int, file: Path) -> None:
+def _record_episode(settings: TrainingSettings, side: int, index: int, file: Path) -> None:
     """Simulate one episode and write it."""
     draw = np.random.default_rng((settings.seed, 0, index))
     sim = _simulation
@@ -123,6 +160,36 @@ def _record(settings: TrainingSettings, side: int, index: int, file: Path) -> No
         sim.move(action)
         images.append(_photograph(sim, side))
         states.append(sim.state)
+    _write(file, images, states)
+
+
+def _photograph_album(settings: TrainingSettings, side: int, index: int, file: Path) -> None:
+    """Photograph `_ALBUM` arms and write the pictures."""
+    draw = np.random.default_rng((settings.seed, 3, index))
+    images, states = [], []
+    for still in range(_ALBUM):
+        upright = _simulation.reset(_FIRST_STILL_SEED + index * _ALBUM + still)
+        states.append(_place_anywhere(_simulation, upright, draw))
+        images.append(_photograph(_simulation, side))
+    _write(file, images, states)
+
+
+def _place_anywhere(
+    sim: FrankaSim, upright: Float64Array, draw: np.random.Generator
+) -> Float64Array:
+    """Put the arm at a random position with the orientation of a state (7,); returns its state."""
+    low, high = np.array(WORLD.workspace_min), np.array(WORLD.workspace_max)
+    while True:
+        state = upright.copy()
+        state[POSITION] = draw.uniform(low - _MARGIN, high + _MARGIN)
+        state[GRIPPER] = draw.uniform()
+        try:
+            return sim.place(state)
+        except ValueError:
+            continue  # A far corner of the box is beyond the arm's reach.
+
+
+def _write(file: Path, images: list[NDArray[np.uint8]], states: list[Float64Array]) -> None:
     partial = file.with_suffix(".partial.npz")
     np.savez(partial, images=np.stack(images), states=np.stack(states))
     partial.replace(file)
@@ -172,14 +239,7 @@ def _photograph(sim: FrankaSim, side: int) -> NDArray[np.uint8]:
     return blocks.mean(axis=(1, 3)).round().astype(np.uint8)
 
 
-def _load(files: list[Path], held_out: int) -> Dataset:
-    episodes = [np.load(file) for file in tqdm(files, desc="load episodes", unit="episode")]
-    images = np.stack([episode["images"] for episode in episodes])
-    states = np.stack([episode["states"] for episode in episodes])
-    actions = np.stack(
-        [[action_between(start, end) for start, end in pairwise(run)] for run in states]
-    )
-    return Dataset(
-        training=Split(images[held_out:], states[held_out:], actions[held_out:]),
-        validation=Split(images[:held_out], states[:held_out], actions[:held_out]),
-    )
+def _load(files: list[Path]) -> tuple[NDArray[np.uint8], Float64Array]:
+    contents = [np.load(file) for file in files]
+    images = [content["images"] for content in tqdm(contents, desc="load frames", unit="file")]
+    return np.stack(images), np.stack([content["states"] for content in contents])

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from jepa_planner_ros.training.dataset import Dataset
+from jepa_planner_ros.training.dataset import Stills
 from jepa_planner_ros.training.optimise import optimise
 from jepa_planner_ros.training.settings import TrainingSettings
 from jepa_planner_ros.world_model import Encoder, EncoderConfig, preprocess
@@ -50,19 +50,24 @@ def coarse_patches(frames: Tensor, config: EncoderConfig) -> Tensor:
 
 
 def train_encoder(
-    dataset: Dataset, config: EncoderConfig, settings: TrainingSettings, progress: Path
+    stills: Stills, config: EncoderConfig, settings: TrainingSettings, progress: Path
 ) -> Encoder:
-    """Train the encoder on the training episodes of `dataset`."""
+    """Train the encoder on `stills`.
+
+    Single frames in ever new worlds, not the predictor's episodes: with a few hundred worlds the
+    encoder learns them by heart.
+    """
     torch.manual_seed(settings.seed)
     network = SupervisedEncoder(config)
-    images = dataset.training.images.reshape(-1, *dataset.training.images.shape[2:])
-    poses = dataset.training.states.reshape(-1, 7)[:, _POSE]
+    poses = stills.states[:, _POSE]
     targets = torch.from_numpy((poses - poses.mean(0)) / poses.std(0).clip(1e-6)).float()
 
     def loss(update: int) -> Tensor:
         draw = np.random.default_rng((settings.seed, 1, update))
-        chosen = draw.integers(len(images), size=settings.encoder_batch)
-        frames = torch.stack([preprocess(images[index], config.image_size) for index in chosen])
+        chosen = draw.integers(len(stills.images), size=settings.encoder_batch)
+        frames = torch.stack(
+            [preprocess(image, config.image_size) for image in stills.images[chosen]]
+        )
         return network.loss(frames, targets[chosen])
 
     optimise(

@@ -18,6 +18,8 @@ class TrainingSettings:
     """Simulated episodes, those held out for validation included."""
     held_out: int = 40
     episode_steps: int = 16
+    stills: int = 12_000
+    """Single frames for the encoder, each in a world of its own."""
     max_translation: float = 0.075
     """Largest translation of one action along each axis, metres."""
     workers: int = 2
@@ -37,7 +39,7 @@ class TrainingSettings:
             raise ValueError(
                 f"held_out {self.held_out} must be at least 1 and below episodes {self.episodes}."
             )
-        for name in ("episode_steps", "workers", "encoder_updates", "predictor_updates"):
+        for name in ("episode_steps", "stills", "workers", "encoder_updates", "predictor_updates"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}.")
 

@@ -1,0 +1,171 @@
+"""``jepa-planner demo``: the whole loop on this computer, from a photograph to a report."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+# Of many episodes, this share has to reach the goal for the demo to succeed.
+_ENOUGH = 0.95
+
+_DESCRIPTION = """\
+Watch a simulated Franka reach the pose in a photograph.
+
+The demo starts what a real robot would have, as processes of their own: a physics simulation with
+the topics of the arm and its camera, and the planner node with its Ray cluster. For each episode it
+resets the simulation, sends the goal photograph through the ROS 2 action, and follows the plans.
+Then it writes a report with pictures, DIR/report.html; what the processes say is in DIR/logs. They
+keep to a ROS domain of their own on this computer, so that no real robot hears them.
+"""
+
+_EPILOG = """\
+examples:
+  jepa-planner demo                                     one goal, about half a minute
+  jepa-planner demo --episodes 20 --json demo.json      twenty goals and their figures
+  jepa-planner demo --search reference --steps 6        the search of the V-JEPA 2 paper: slow
+  jepa-planner demo --planner in_process                without Ray; the result is the same
+  jepa-planner demo --real-time-factor 1                a robot that takes its time
+
+exit code: 0 when the goal was reached (of several goals: 95 percent), else 1; 130 after Ctrl-C
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line."""
+    parser.description, parser.epilog = _DESCRIPTION, _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    add = parser.add_argument
+    add(
+        "--episodes",
+        type=_whole_number(1),
+        default=1,
+        metavar="N",
+        help="goals to reach (default: 1)",
+    )
+    add(
+        "--seed",
+        type=_whole_number(0),
+        default=0,
+        metavar="S",
+        help="episode i has the start, the goal and the search of seed S + i (default: 0)",
+    )
+    add(
+        "--steps",
+        type=_whole_number(1),
+        default=12,
+        metavar="N",
+        help="most steps for a goal (default: 12)",
+    )
+    add(
+        "--search",
+        choices=("fast", "reference"),
+        default="fast",
+        help="how to look for actions: fast, or as in the V-JEPA 2 paper (default: fast)",
+    )
+    add(
+        "--planner",
+        choices=("local_ray", "in_process"),
+        default="local_ray",
+        help="plan on a Ray cluster of this computer, or in the node itself (default: local_ray)",
+    )
+    add(
+        "--replicas",
+        type=_whole_number(0, 64),
+        default=0,
+        metavar="W",
+        help="copies of the world model on Ray; 0 is one per GPU, or two without (default: 0)",
+    )
+    add(
+        "--checkpoint",
+        default="shipped",
+        metavar="FILE",
+        help="world model to plan with, for instance of 'jepa-planner train' (default: shipped)",
+    )
+    add(
+        "--real-time-factor",
+        type=_real_time_factor,
+        metavar="X",
+        help="simulated seconds per second, 0.1 to 10 (default: none; each motion is carried out "
+        "at once, in lockstep with the planner, which is quicker and the same from run to run)",
+    )
+    add(
+        "--output",
+        type=Path,
+        default=Path("demo"),
+        metavar="DIR",
+        help="where the report and the logs go (default: demo)",
+    )
+    add("--json", type=Path, metavar="FILE", help="write the figures of the run there")
+    add(
+        "--domain-id",
+        type=_whole_number(0, 101),
+        metavar="D",
+        help="ROS domain to use, 0 to 101 (default: one that nobody uses)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the episodes, write the report, and return the exit code."""
+    # Here, since they take seconds to load and --help should not.
+    from jepa_planner_ros.cli.demo_loop import DemoSettings, run_episodes
+    from jepa_planner_ros.report import headline, reached_fraction, summarise, write_report
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
+    record = run_episodes(
+        DemoSettings(
+            episodes=args.episodes,
+            seed=args.seed,
+            steps=args.steps,
+            search=args.search,
+            planner=args.planner,
+            replicas=args.replicas,
+            checkpoint=args.checkpoint,
+            real_time_factor=args.real_time_factor,
+            logs=args.output / "logs",
+            domain=args.domain_id,
+            command_line=args.command_line,
+        )
+    )
+    page = args.output / "report.html"
+    write_report(record, page)
+    if args.json is not None:
+        args.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.write_text(json.dumps(summarise(record), indent=2) + "\n")
+    print(f"\n{headline(record)}\nreport: {page.absolute().as_uri()}")
+    return 0 if reached_fraction(record) >= _ENOUGH else 1
+
+
+def _whole_number(low: int, high: float = math.inf) -> Callable[[str], int]:
+    """A converter for argparse that keeps to limits."""
+
+    def convert(text: str) -> int:
+        number = int(text)
+        _check(number, low, high)
+        return number
+
+    return convert
+
+
+def _real_time_factor(text: str) -> float:
+    factor = float(text)
+    _check(factor, 0.1, 10.0)
+    return factor
+
+
+def _check(number: float, low: float, high: float) -> None:
+    if number < low and high == math.inf:
+        raise argparse.ArgumentTypeError(f"{number} is less than {low}")
+    if not low <= number <= high:
+        raise argparse.ArgumentTypeError(f"{number:g} is not between {low:g} and {high:g}")
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """End like after Ctrl-C, processes included, and with the exit code of the signal."""
+    sys.exit(128 + number)

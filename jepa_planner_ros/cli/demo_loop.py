@@ -1,0 +1,204 @@
+"""The demo's processes, from their start to the last episode."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from sensor_msgs.msg import CameraInfo
+
+from jepa_planner_ros.cli import CommandError
+from jepa_planner_ros.cli.display import PATIENCE_AT_START, Display
+from jepa_planner_ros.cli.domain import enter_domain, free_domain
+from jepa_planner_ros.cli.episode_client import PLANNER, SIMULATION, EpisodeClient
+from jepa_planner_ros.cli.processes import ProcessFamily, Program
+from jepa_planner_ros.report import Camera, EpisodeRecord, RunRecord
+from jepa_planner_ros.share import share_directory
+from jepa_planner_ros.sim import scene
+from jepa_planner_ros.types import SEARCHES
+from jepa_planner_ros.world_model import CheckpointError, read_checkpoint
+
+# Seconds allowed for a plan, many times what a CPU needs that does nothing else.
+_PLAN_TIMEOUT = {"fast": 60.0, "reference": 300.0}
+_MOTION_DURATION = 0.25  # s, simulated
+
+
+@dataclass(frozen=True)
+class DemoSettings:
+    """What the options of ``jepa-planner demo`` say."""
+
+    episodes: int
+    seed: int
+    steps: int
+    search: str
+    planner: str
+    replicas: int
+    checkpoint: str
+    real_time_factor: float | None
+    logs: Path
+    domain: int | None
+    command_line: str
+
+    @property
+    def simulation_parameters(self) -> Mapping[str, object]:
+        """Parameters of the simulation's node that differ from its configuration file."""
+        return {
+            "lockstep": self.real_time_factor is None,
+            "real_time_factor": self.real_time_factor or 1.0,
+            "motion_duration": _MOTION_DURATION,
+        }
+
+    @property
+    def planner_parameters(self) -> Mapping[str, object]:
+        """Parameters of the planner node that differ from its configuration file."""
+        return {
+            "planner": self.planner,
+            "serving.replicas": self.replicas,
+            "serving.start_timeout": PATIENCE_AT_START,
+            "serving.plan_timeout": _PLAN_TIMEOUT[self.search],
+            "search": self.search,
+            "world_model.checkpoint": self.checkpoint,
+            "controller_frame": "upright",
+            **self._motion,
+        }
+
+    @property
+    def _motion(self) -> Mapping[str, object]:
+        """When the planner takes the arm to be at rest."""
+        if self.real_time_factor is None:
+            # In lockstep the arm is only seen at rest, once the command has come to the simulation.
+            return {"motion.duration": 0.25, "motion.still_time": 0.1}
+        return {"motion.duration": _MOTION_DURATION / self.real_time_factor}
+
+
+def run_episodes(settings: DemoSettings) -> RunRecord:
+    """Start simulation and planner, run the episodes, and end what was started.
+
+    Raises:
+        CommandError: something could not be started, died, or did not answer.
+    """
+    try:
+        read_checkpoint(settings.checkpoint)
+    except CheckpointError as error:
+        raise CommandError(str(error)) from error
+    domain = free_domain() if settings.domain is None else settings.domain
+    enter_domain(domain, os.environ)
+    with ProcessFamily() as family, Display(settings.episodes) as display:
+        simulation = _start_node(
+            family,
+            "simulation",
+            "jepa_planner_ros.sim.sim_node",
+            SIMULATION,
+            "sim.yaml",
+            settings.simulation_parameters,
+            settings.logs,
+        )
+        planner = _start_node(
+            family,
+            "planner",
+            "jepa_planner_ros.ros.planner_node",
+            PLANNER,
+            "planner.yaml",
+            settings.planner_parameters,
+            settings.logs,
+        )
+        with EpisodeClient(family.check) as client:
+            for program, ready in (
+                (simulation, client.simulation_ready),
+                (planner, client.planner_ready),
+            ):
+                display.wait_for(program, ready, family.check)
+            episodes = [
+                _run_episode(client, display, settings, settings.seed + index)
+                for index in range(settings.episodes)
+            ]
+            camera = None if client.camera_info is None else _camera(client.camera_info)
+    return RunRecord(
+        title=f"Simulated Franka, {_planner_in_words(settings)}",
+        command=settings.command_line,
+        settings=_settings_in_words(settings, episodes),
+        episodes=tuple(episodes),
+        camera=camera,
+    )
+
+
+def _start_node(
+    family: ProcessFamily,
+    name: str,
+    module: str,
+    node: str,
+    configuration: str,
+    parameters: Mapping[str, object],
+    logs: Path,
+) -> Program:
+    command = [sys.executable, "-m", module, "--ros-args", "-r", f"__node:={node}"]
+    command += ["--params-file", str(share_directory() / "config" / configuration)]
+    for parameter, value in parameters.items():
+        command += ["-p", f"{parameter}:={_yaml(value)}"]
+    return family.start(name, command, logs / f"{name}.log")
+
+
+def _yaml(value: object) -> str:
+    """A parameter's value as the command line of a node takes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _run_episode(
+    client: EpisodeClient, display: Display, settings: DemoSettings, seed: int
+) -> EpisodeRecord:
+    task = client.reset(seed)
+    display.begin(f"seed {seed}", task.start_state, task.goal_state)
+    episode = client.reach(
+        task,
+        settings.steps,
+        settings.steps * _PLAN_TIMEOUT[settings.search],
+        display.show_step,
+    )
+    display.end(episode)
+    return episode
+
+
+def _camera(info: CameraInfo) -> Camera:
+    """The simulation's camera, which the planner knows nothing about."""
+    position = np.array(scene.CAMERA_POSITION)
+    forward = np.array(scene.CAMERA_TARGET) - position
+    right = np.cross(forward, (0.0, 0.0, 1.0))
+    down = np.cross(forward, right)
+    axes = np.stack([axis / np.linalg.norm(axis) for axis in (right, down, forward)])
+    pose = np.column_stack((axes, -axes @ position))
+    return Camera(np.array(info.k).reshape(3, 3) @ pose)
+
+
+def _planner_in_words(settings: DemoSettings) -> str:
+    if settings.planner == "in_process":
+        return "planned in the node's own process"
+    copies = {0: "", 1: ", 1 replica"}.get(settings.replicas, f", {settings.replicas} replicas")
+    return f"planned on a local Ray cluster{copies}"
+
+
+def _range_in_words(first: int, count: int) -> str:
+    if count == 1:
+        return f"{first}"
+    return f"{first} to {first + count - 1}; --seed repeats a single one"
+
+
+def _settings_in_words(settings: DemoSettings, episodes: list[EpisodeRecord]) -> Mapping[str, str]:
+    search = SEARCHES[settings.search]
+    fingerprints = {step.model_fingerprint for episode in episodes for step in episode.steps}
+    return {
+        "World model": f"{settings.checkpoint} (fingerprint {', '.join(sorted(fingerprints))})",
+        "Search": f"{settings.search}: {search.rounds} rounds of {search.samples} candidates, "
+        f"{search.elites} elites, horizon {search.horizon}, "
+        f"{search.energy.replace('_', ' ')} energy, "
+        f"at most {100 * search.max_translation:g} cm along each axis",
+        "Planner": _planner_in_words(settings),
+        "Seeds": _range_in_words(settings.seed, settings.episodes),
+        "Step budget": f"{settings.steps}",
+        "Simulation": "in lockstep with the planner"
+        if settings.real_time_factor is None
+        else f"real-time factor {settings.real_time_factor:g}",
+    }

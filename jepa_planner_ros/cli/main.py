@@ -1,0 +1,89 @@
+"""``jepa-planner``: one entry point, one module for each command."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import shlex
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jepa_planner_ros import __version__
+from jepa_planner_ros.cli import CommandError
+
+INTERRUPTED = 128 + signal.SIGINT
+"""Exit code after Ctrl-C, as shells count it."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command and the module that carries it out.
+
+    The module has ``add_arguments(parser)``, which also describes the command, and
+    ``run(args) -> int``, which returns the exit code. It is imported only when its command is
+    called, so that no command waits for, or needs, what only another one uses. ``args`` holds its
+    own options and ``command_line``, which repeats the call.
+    """
+
+    name: str
+    summary: str
+    module: str
+
+
+COMMANDS = (
+    Command(
+        "demo", "watch a simulated Franka reach a photographed goal", "jepa_planner_ros.cli.demo"
+    ),
+    Command("train", "train the small shipped world model", "jepa_planner_ros.training.command"),
+)
+
+
+def build_parser(called: str | None) -> argparse.ArgumentParser:
+    """The parser of all commands; only the `called` command's own options are filled in."""
+    parser = argparse.ArgumentParser(
+        prog="jepa-planner",
+        description="Point a Franka arm at a photograph of where it should be.",
+        epilog="'jepa-planner COMMAND --help' explains a command. Start with: jepa-planner demo",
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        if command.name != called:
+            commands.add_parser(command.name, help=command.summary)
+            continue
+        module = importlib.import_module(command.module)
+        own = commands.add_parser(command.name, help=command.summary)
+        module.add_arguments(own)
+        own.set_defaults(run=module.run)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    called = arguments[0] if arguments else None
+    try:
+        args = build_parser(called).parse_args(arguments)
+        args.command_line = shlex.join(["jepa-planner", *arguments])
+        code: int = args.run(args)
+    except CommandError as error:
+        print(f"jepa-planner {called}: {error}", file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        print(
+            f"jepa-planner {called}: needs the Python module {error.name}, which is not installed. "
+            "In a checkout, 'make setup' installs all; where ROS 2 is installed, source its "
+            "setup.bash first.",
+            file=sys.stderr,
+        )
+        return 1
+    except KeyboardInterrupt:
+        print("\nInterrupted.", file=sys.stderr)
+        return INTERRUPTED
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,256 @@
+"""The two deployments of the planner: replicas of the world model, and the search that asks them.
+
+``Planner`` drives the search of one plan at a time. It shares the candidates of each round out
+among the replicas of ``WorldModel``, which do nothing but roll candidates out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import numpy as np
+import ray
+import torch
+from ray import serve
+from ray.exceptions import RayActorError, RayTaskError
+from ray.serve import Application
+from ray.serve.handle import DeploymentHandle
+
+from ..planning import planning
+from ..types import (
+    Float64Array,
+    ModelDescription,
+    PlannerError,
+    PlanRequest,
+    Scene,
+)
+from ..world_model import load_world_model
+from .messages import ServedPlan, ServingReport
+from .settings import ServingSettings
+from .shards import shards
+
+# A shard is sent again this often when the replica it was on dies.
+_ATTEMPTS = 3
+# More than one, or a replica that has just replied still looks full to the router for some
+# milliseconds and the next shard goes to a busy one instead.
+_MAX_ONGOING_SHARDS = 8
+_HEALTH_CHECK_PERIOD_S = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class ShardEnergies:
+    """A replica's answer.
+
+    Attributes:
+        energies: after each action of each candidate, (candidates, horizon).
+        replica: who answers.
+        fingerprint: the weights it answers with.
+    """
+
+    energies: Float64Array
+    replica: str
+    fingerprint: str
+
+
+class WorldModelReplica:
+    """One resident copy of the world model.
+
+    Raises:
+        CheckpointError: the checkpoint is missing or holds no world model.
+        PlannerError: the world model predicts values that are not finite.
+    """
+
+    def __init__(self, settings: ServingSettings) -> None:
+        if settings.device == "cpu":
+            # Replicas share the machine's cores among themselves, one each.
+            torch.set_num_threads(1)
+        self._world_model = load_world_model(
+            settings.checkpoint,
+            settings.device,
+            getattr(torch, settings.precision),
+            settings.micro_batch,
+        )
+        self._name = serve.get_replica_context().replica_id.unique_id
+        self._device_lock = asyncio.Lock()
+        self._scenes: dict[ray.ObjectRef[Scene], Scene] = {}
+        # Served plans must not wait for what the first rollout allocates or compiles.
+        self._rehearse()
+
+    def describe(self) -> ModelDescription:
+        """The model that this replica holds."""
+        return self._world_model.describe()
+
+    async def energies(
+        self, scene: list[ray.ObjectRef[Scene]], candidates: Float64Array
+    ) -> ShardEnergies:
+        """Roll out a shard of candidates (batch, horizon, 7).
+
+        Args:
+            scene: the plan's scene by reference, in a list so that Ray hands over the reference
+                itself. It is fetched once per plan.
+            candidates: whole micro-batches, the last one of a round excepted.
+        """
+        (reference,) = scene
+        async with self._device_lock:
+            if reference not in self._scenes:
+                self._scenes = {reference: await reference}
+            energies = await asyncio.to_thread(
+                self._world_model.energies, self._scenes[reference], candidates
+            )
+        return ShardEnergies(energies, self._name, self._world_model.fingerprint)
+
+    async def check_health(self) -> None:
+        """Called by Serve, which replaces a replica whose model cannot run."""
+        async with self._device_lock:
+            await asyncio.to_thread(self._rehearse)
+
+    def _rehearse(self) -> None:
+        """Run the model once as a plan does."""
+        description = self._world_model.describe()
+        blank = np.zeros((description.tokens, description.dim), np.float32)
+        energies = self._world_model.energies(Scene(blank, np.zeros(7), blank), np.zeros((1, 1, 7)))
+        if not np.isfinite(energies).all():
+            raise PlannerError(
+                "the world model predicts values that are not finite; its weights may be damaged."
+            )
+
+
+class ClusterPlanner:
+    """The search, evaluated by replicas of the world model."""
+
+    def __init__(self, world_models: DeploymentHandle, replicas: int) -> None:
+        self._world_models = world_models
+        self._replicas = replicas
+        self._description: ModelDescription | None = None
+        # Shards of two plans at once would take turns on the round-robin router, and those of one
+        # round would no longer meet different replicas.
+        self._one_plan = asyncio.Lock()
+
+    async def describe(self) -> ModelDescription:
+        """The model that the replicas hold."""
+        if self._description is None:
+            description: ModelDescription = await self._world_models.describe.remote()
+            self._description = replace(description, replicas=self._replicas)
+        return self._description
+
+    async def plan(self, request: PlanRequest) -> ServedPlan:
+        """Search for the action sequence.
+
+        Raises:
+            PlannerError: the request does not fit the model, a replica failed, or replicas died
+                faster than they could be replaced.
+        """
+        try:
+            async with self._one_plan:
+                return await self._plan(request, await self.describe())
+        except RayTaskError as error:
+            raise PlannerError(sentence(error)) from None
+        except ValueError as error:
+            raise PlannerError(str(error)) from None
+
+    async def _plan(self, request: PlanRequest, description: ModelDescription) -> ServedPlan:
+        expected = (description.tokens, description.dim)
+        if request.scene.latent.shape != expected:
+            raise PlannerError(
+                f"the scene's latents are {request.scene.latent.shape}, but the world model that "
+                f"plans has {expected}: encode with the same checkpoint that the planner serves."
+            )
+        course = Course(self._world_models, description, [ray.put(request.scene)])
+        search = planning(request, description.fingerprint)
+        candidates = next(search)
+        while True:
+            energies = await course.energies(candidates)
+            try:
+                candidates = search.send(energies)
+            except StopIteration as finished:
+                return ServedPlan(finished.value, course.report())
+
+
+class Course:
+    """The rollouts of one plan, shared out among the replicas, and the tally of who did what."""
+
+    def __init__(
+        self,
+        world_models: DeploymentHandle,
+        description: ModelDescription,
+        scene: list[ray.ObjectRef[Scene]],
+    ) -> None:
+        self._world_models = world_models
+        self._description = description
+        self._scene = scene
+        self._shards: Counter[str] = Counter()
+        self._collisions = 0
+        self._retries = 0
+
+    async def energies(self, candidates: Float64Array) -> Float64Array:
+        """Energies (batch, horizon) of a round's candidates (batch, horizon, 7)."""
+        shares = shards(len(candidates), self._description.micro_batch, self._description.replicas)
+        replies = await asyncio.gather(*(self._evaluate(candidates[share]) for share in shares))
+        names = [reply.replica for reply in replies]
+        self._shards.update(names)
+        self._collisions += len(names) - len(set(names))
+        return np.concatenate([reply.energies for reply in replies])
+
+    def report(self) -> ServingReport:
+        """The tally so far."""
+        return ServingReport(dict(self._shards), self._collisions, self._retries)
+
+    async def _evaluate(self, candidates: Float64Array) -> ShardEnergies:
+        for _ in range(_ATTEMPTS):
+            try:
+                reply: ShardEnergies = await self._world_models.energies.remote(
+                    self._scene, candidates
+                )
+            except RayActorError:
+                # The router forgets a dead replica at once, so this does not meet it again.
+                self._retries += 1
+                continue
+            if reply.fingerprint != self._description.fingerprint:
+                raise PlannerError(
+                    f"replica {reply.replica} was restarted with other weights "
+                    f"({reply.fingerprint}) than the planner's ({self._description.fingerprint}): "
+                    "the checkpoint has changed on disk; start the planner again."
+                )
+            return reply
+        raise PlannerError(
+            f"world model replicas died {_ATTEMPTS} times while evaluating the same candidates; "
+            "the machine may be out of memory."
+        )
+
+
+def sentence(error: RayTaskError) -> str:
+    """What went wrong in a replica, without Ray's traceback."""
+    cause = error.cause
+    if isinstance(cause, ValueError | PlannerError):
+        return str(cause)
+    return f"{type(cause).__name__} in a replica: {cause}"
+
+
+def planner_application(settings: ServingSettings) -> Application:
+    """The Serve application of settings whose device and replicas are decided."""
+    assert settings.replicas is not None, "call ServingSettings.for_this_machine() first"
+    world_models = serve.deployment(
+        name="WorldModel",
+        num_replicas=settings.replicas,
+        max_ongoing_requests=_MAX_ONGOING_SHARDS,
+        health_check_period_s=_HEALTH_CHECK_PERIOD_S,
+        max_constructor_retry_count=1,
+        request_router_config={
+            "request_router_class": "ray.serve.experimental.round_robin_router:RoundRobinRouter"
+        },
+        ray_actor_options={
+            # Scheduled however few cores there are; replicas on the CPU use one each.
+            "num_cpus": 0,
+            "num_gpus": 1 if settings.device == "cuda" else 0,
+            # Inherited from a shell, it would turn torch.compile into nothing without a word.
+            "runtime_env": {"env_vars": {"TORCHDYNAMO_DISABLE": "0"}},
+        },
+    )(WorldModelReplica)
+    planner = serve.deployment(
+        name="Planner",
+        health_check_period_s=_HEALTH_CHECK_PERIOD_S,
+        ray_actor_options={"num_cpus": 0},
+    )(ClusterPlanner)
+    return planner.bind(world_models.bind(settings), settings.replicas)

@@ -1,0 +1,59 @@
+"""What passes between the owner of a planner, the process that hosts Ray, and the deployments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..types import Plan, PlannerError, PlanRequest
+from .settings import ServingSettings
+
+
+@dataclass(frozen=True)
+class ServingReport:
+    """How a plan was shared out.
+
+    Attributes:
+        shards: how many shards each replica evaluated.
+        collisions: shards that had to queue behind another of their round.
+        retries: shards that were sent again because a replica died.
+    """
+
+    shards: Mapping[str, int]
+    collisions: int
+    retries: int
+
+
+@dataclass(frozen=True, eq=False)
+class ServedPlan:
+    """A plan, and how the replicas made it."""
+
+    plan: Plan
+    report: ServingReport
+
+
+@dataclass(frozen=True)
+class HostSettings:
+    """What to serve and where Ray keeps its sockets and logs."""
+
+    serving: ServingSettings
+    directory: Path
+    dashboard: bool
+
+
+@dataclass(frozen=True, eq=False)
+class HostRequest:
+    """One plan to make. The reply bears the same number."""
+
+    number: int
+    request: PlanRequest
+    timeout_s: float
+
+
+@dataclass(frozen=True, eq=False)
+class HostReply:
+    """The answer to the request of the same number."""
+
+    number: int
+    answer: ServedPlan | PlannerError

@@ -1,0 +1,64 @@
+"""What is to be served, and by how many replicas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+
+from ..types import PlannerError
+from ..world_model.model import DEFAULT_MICRO_BATCH
+
+Precision = Literal["float32", "float16", "bfloat16"]
+
+# Where there is no GPU. Two replicas keep two cores busy, and one can die without ending a plan.
+_CPU_REPLICAS = 2
+
+
+@dataclass(frozen=True)
+class ServingSettings:
+    """A world model and the replicas that hold it.
+
+    Attributes:
+        checkpoint: ``shipped``, one of our safetensors files, or Meta's ``.pt``.
+        device: ``cpu``, ``cuda`` (one GPU for each replica), or ``auto``: GPUs where there are any.
+        replicas: copies of the model; None gives one per GPU, or two on the CPU.
+        precision: number format of the weights.
+        micro_batch: candidates rolled out at once. Results depend on it in their last bits.
+    """
+
+    checkpoint: str = "shipped"
+    device: str = "auto"
+    replicas: int | None = None
+    precision: Precision = "float32"
+    micro_batch: int = DEFAULT_MICRO_BATCH
+
+    def __post_init__(self) -> None:
+        if self.device not in ("auto", "cpu", "cuda"):
+            raise ValueError(f"serving.device {self.device!r} is unknown: 'auto', 'cpu' or 'cuda'.")
+        if self.precision not in ("float32", "float16", "bfloat16"):
+            raise ValueError(
+                f"serving.precision {self.precision!r} is unknown: "
+                "'float32', 'float16' or 'bfloat16'."
+            )
+        if self.replicas is not None and self.replicas < 1:
+            raise ValueError(f"serving.replicas must be at least 1, not {self.replicas}.")
+        if self.micro_batch < 1:
+            raise ValueError(f"serving.micro_batch must be at least 1, not {self.micro_batch}.")
+
+    def for_this_machine(self) -> ServingSettings:
+        """The same with device and number of replicas decided.
+
+        Raises:
+            PlannerError: there are fewer GPUs than replicas.
+        """
+        gpus = torch.cuda.device_count()
+        device = ("cuda" if gpus else "cpu") if self.device == "auto" else self.device
+        replicas = self.replicas or (max(gpus, 1) if device == "cuda" else _CPU_REPLICAS)
+        if device == "cuda" and replicas > gpus:
+            raise PlannerError(
+                f"serving.replicas {replicas} needs as many GPUs, but this machine has {gpus}: "
+                "lower it, or set serving.device to 'cpu'."
+            )
+        return replace(self, device=device, replicas=replicas)

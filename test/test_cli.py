@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from jepa_planner_ros import __version__
+from jepa_planner_ros.cli.domain import DOMAINS, enter_domain, free_domain
+from jepa_planner_ros.cli.main import COMMANDS, main
+
+
+def test_help_names_every_command_and_loads_none_of_them() -> None:
+    script = (
+        "import sys; from jepa_planner_ros.cli.main import main\n"
+        "try: main(['--help'])\n"
+        "finally: print('loaded', {'torch', 'ray', 'rclpy', 'mujoco'} & set(sys.modules))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+
+    assert result.returncode == 0
+    assert all(command.name in result.stdout for command in COMMANDS)
+    assert "loaded set()" in result.stdout
+
+
+def test_the_help_of_the_demo_explains_it_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    started = time.monotonic()
+    with pytest.raises(SystemExit, match="0"):
+        main(["demo", "--help"])
+
+    assert time.monotonic() - started < 1.0
+    explained = capsys.readouterr().out
+    assert all(word in explained for word in ("--episodes", "photograph", "exit code", "examples"))
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+
+    assert capsys.readouterr().out == f"jepa-planner {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "COMMAND"),
+        (["dance"], "dance"),
+        (["demo", "--episodes", "0"], "0 is less than 1"),
+        (["demo", "--search", "random"], "random"),
+        (["demo", "--real-time-factor", "100"], "between 0.1 and 10"),
+        (["demo", "--domain-id", "400"], "between 0 and 101"),
+        (["demo", "--seed", "-1"], "-1 is less than 0"),
+    ],
+)
+def test_a_wrong_command_line_is_refused_with_what_is_wrong(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_missing_module_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "rclpy", None)
+    monkeypatch.delitem(sys.modules, "jepa_planner_ros.cli.demo_loop", raising=False)
+    monkeypatch.delitem(sys.modules, "jepa_planner_ros.cli.episode_client", raising=False)
+
+    assert main(["demo"]) == 1
+    complaint = capsys.readouterr().err
+    assert "rclpy" in complaint
+    assert "make setup" in complaint
+
+
+def test_a_missing_world_model_is_named_before_anything_starts(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["demo", "--checkpoint", "/nowhere/model.safetensors"]) == 1
+
+    assert "/nowhere/model.safetensors" in capsys.readouterr().err
+
+
+def test_a_domain_in_use_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    domain = free_domain()
+    participant = (
+        "import rclpy, sys; rclpy.init(); node = rclpy.create_node('someone'); print('up');"
+        "sys.stdout.flush(); sys.stdin.read()"
+    )
+    environment: dict[str, str] = {}
+    enter_domain(domain, environment)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    someone = subprocess.Popen(
+        [sys.executable, "-c", participant], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert someone.stdout is not None
+        assert someone.stdout.readline() == b"up\n"
+        assert free_domain() != domain
+        assert free_domain() in DOMAINS
+    finally:
+        someone.kill()
+        someone.wait()
