@@ -171,7 +171,7 @@ def test_the_arm_reaches_the_photograph() -> None:
     assert result.steps == 3
     assert result.energy <= 1e-3
     np.testing.assert_allclose(world.state[:3], START[:3] + np.array([0.12, 0, -0.08]), atol=1e-6)
-    assert 3 * (0.4 + 1.0) < result.elapsed < 3 * (0.4 + 1.0 + 0.2 + 0.3)
+    assert 3 * (0.4 + 1.0) < result.elapsed < 3 * (0.4 + 1.0 + 0.2 + 0.3 + 2 * TICK)
 
 
 def test_every_plan_starts_from_a_frame_taken_at_rest() -> None:
@@ -274,6 +274,53 @@ def test_a_plan_that_comes_after_the_cancel_moves_nothing() -> None:
     assert transition(episode, late) == (episode, ())
 
 
+def planning_for(world: World) -> tuple[Episode, Planned]:
+    """An episode whose first plan is due, and that plan, not delivered yet."""
+    episode = world.run(
+        episode_for(world, subgoal(x=0.3)), until=lambda one: isinstance(one.phase, Planning)
+    )
+    (planned,) = world.pending
+    world.pending.clear()
+    assert isinstance(planned, Planned)
+    return episode, planned
+
+
+def test_an_arm_moved_while_a_plan_was_made_is_planned_for_anew() -> None:
+    world = World()
+    episode, planned = planning_for(world)
+    world.origin = world.target = START + np.array([0.0, 0.2, 0.0, 0.0, 0.0, 0.0, 0.0])
+    world.pending.append(planned)
+    episode = world.run(episode, until=lambda one: one.steps == 1)
+    assert "moved while a plan was made" in world.warnings()
+    assert len(world.requests) == 2
+    (command,) = world.commands()
+    np.testing.assert_allclose(command.target[:2], [START[0] + 0.05, 0.15], atol=1e-6)
+
+
+def test_a_plan_that_comes_with_stale_sensors_moves_nothing() -> None:
+    world = World()
+    episode, planned = planning_for(world)
+    world.stop_joints_at = world.time
+    world.time += 10.0
+    episode, effects = transition(episode, planned)
+    assert effects == ()
+    result = ended(world.run(episode))
+    assert result.outcome is Outcome.ABORTED
+    assert "/joint_states" in result.reason
+    assert not world.commands()
+
+
+def test_an_old_pose_is_not_held() -> None:
+    """Going back to where the arm was half a second ago would be a jerk."""
+    world = World(duration=2.0)
+    episode = world.run(episode_for(world, subgoal(x=0.3)), until=in_motion)
+    world.stop_joints_at = world.time
+    world.time += 0.5
+    episode, _ = transition(episode, world.tick())
+    episode, effects = transition(episode, CancelRequested(world.time, "Enough."))
+    assert effects == ()
+
+
 def test_a_failing_planner_aborts_with_its_cause() -> None:
     world = World()
     episode = world.run(
@@ -343,7 +390,7 @@ def test_an_arm_that_misses_its_target_is_resynchronised() -> None:
     world = World()
     episode = world.run(episode_for(world, subgoal(x=0.3, step_budget=4)), until=in_motion)
     world.offset = np.array([0.0, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0])
-    episode = world.run(episode, until=lambda one: one.drifts == 1)
+    episode = world.run(episode, until=lambda one: one.drifts == 1 and one.steps == 2)
     world.offset = np.zeros(7)
     episode = world.run(episode, until=lambda one: one.steps == 3)
     assert "Resynchronised" in world.warnings()

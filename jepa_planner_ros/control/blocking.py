@@ -2,15 +2,19 @@ r"""Blocking control: observe, plan, move, wait until the arm rests, and again.
 
 ::
 
-               +--------------------------- Command --------------------------+
-               v                                                              |
-    start -> Settling --still--> Looking --frame--> Encoding --Observed--> Planning
-               |                    |                  |   \                   |
-               +---- cancelled, too late, stale, failed, refused, spent ------+--> Ended
-                                                           \--reached------------>
+               +------------------- Command, or the arm was moved ------------------+
+               v                                                                    |
+    start -> Settling --still--> Looking --frame--> Encoding --Observed--> Planning |
+               |                    |                  |   \                  |      |
+               |                    |                  |    reached        Planned  |
+               |                    |                  |      |                |    |
+               |                    |                  |      |            Deciding-+
+               |                    |                  |      v                |
+               +---- cancelled, too late, stale, failed, refused, spent -------+--> Ended
 
 Each plan starts from a frame taken after the arm came to rest, so that nothing has to be predicted
-about the time that planning takes. The price is an arm that waits for every plan.
+about the time that planning takes. The price is an arm that waits for every plan. A plan is obeyed
+only after a last look at the robot: planning may have taken long, and the arm may have been moved.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from jepa_planner_ros.control.episode import (
     NANOSECONDS,
     CancelRequested,
     Command,
+    Deciding,
     Effect,
     Encoding,
     Ended,
@@ -64,6 +69,8 @@ from jepa_planner_ros.types import Float64Array, Plan, PlanRequest, Scene
 
 # Change of closedness within a step that opens or closes a gripper; less is the search's noise.
 _GRIPPER_CHANGE = 0.25
+# A pose older than this, s, may lie so far behind a moving arm that to hold it is to jerk back.
+_HOLDABLE_AGE = 0.2
 # A step of this length, m, moves any controller.
 _CERTAIN_MOTION = 0.005
 
@@ -101,7 +108,9 @@ def transition(episode: Episode, event: Event) -> Next:
         case Encoding(), Observed():
             return _judge(episode, event.time, event.observation)
         case Planning() as planning, Planned():
-            return _act(episode, planning, event)
+            return replace(episode, phase=Deciding(planning, event)), ()
+        case Deciding() as deciding, Tick(arm=Measurement() as arm):
+            return _decide(episode, deciding, event.time, arm)
         case _:
             return episode, ()
 
@@ -229,14 +238,24 @@ def _request(episode: Episode, seen: Observation) -> PlanRequest:
     )
 
 
-def _act(episode: Episode, planning: Planning, planned: Planned) -> Next:
+def _decide(episode: Episode, deciding: Deciding, time: float, arm: Measurement) -> Next:
+    """Obey a plan if the arm is where it was planned from; otherwise look and plan again."""
+    moved = drift(deciding.planning.observation.state, arm.state, episode.settings.safety)
+    if moved is None:
+        return _act(episode, deciding.planning, deciding.planned, time)
+    rest = Settling(not_before=time, deadline=time + episode.settings.motion.time_limit)
+    warning = Warn("The arm was moved while a plan was made; planning again from where it rests.")
+    return replace(episode, phase=rest), (warning,)
+
+
+def _act(episode: Episode, planning: Planning, planned: Planned, time: float) -> Next:
     """Command the first action of a plan, within the limits."""
     plan, seen, motion = planned.plan, planning.observation, episode.settings.motion
     try:
         require_model(plan.model_fingerprint, episode.goal.model_fingerprint)
         target, notes = next_target(planning.base, plan.actions[0], episode.settings.safety)
     except UnsafeCommandError as refusal:
-        return _end(episode, planned.time, Outcome.ABORTED, str(refusal))
+        return _end(episode, time, Outcome.ABORTED, str(refusal))
     report = Report(
         episode.subgoal,
         episode.step,
@@ -247,8 +266,8 @@ def _act(episode: Episode, planning: Planning, planned: Planned) -> Next:
         _latency(seen, plan, planned.round_trip),
     )
     settling = Settling(
-        not_before=planned.time + motion.duration,
-        deadline=planned.time + motion.time_limit,
+        not_before=time + motion.duration,
+        deadline=time + motion.time_limit,
         origin=seen.state,
     )
     moving = replace(
@@ -283,18 +302,17 @@ def _latency(seen: Observation, plan: Plan, round_trip: float) -> Latency:
 def _end(episode: Episode, time: float, outcome: Outcome, reason: str) -> Next:
     """End the episode; an arm in motion is held where it is.
 
-    An arm at rest holds its last target by itself, and so does one whose pose is not known.
+    An arm at rest holds its last target by itself. One whose pose is not known just now comes to
+    rest at the target of its last step, at most one step away.
     """
     ended = Ended(outcome, reason, episode.energy, episode.steps, time - episode.started)
     effects: tuple[Effect, ...] = ()
     arm, target = episode.arm, episode.target
     moving = isinstance(episode.phase, Settling) and episode.phase.origin is not None
-    if moving and target is not None and _is_fresh(arm, episode.settings, time):
+    if moving and target is not None and _is_holdable(arm, time):
         effects = (Command(at_pose(arm.state, gripper=target[GRIPPER])),)
     return replace(episode, phase=ended), effects
 
 
-def _is_fresh(
-    arm: Measurement | None, settings: ControlSettings, time: float
-) -> TypeGuard[Measurement]:
-    return arm is not None and time - arm.time <= settings.freshness.joints
+def _is_holdable(arm: Measurement | None, time: float) -> TypeGuard[Measurement]:
+    return arm is not None and time - arm.time <= _HOLDABLE_AGE

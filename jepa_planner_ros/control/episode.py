@@ -268,6 +268,14 @@ class Planning:
     base: Float64Array
 
 
+@dataclass(frozen=True, eq=False)
+class Deciding:
+    """The plan is there; the next look at the robot decides whether it still holds."""
+
+    planning: Planning
+    planned: Planned
+
+
 @dataclass(frozen=True)
 class Ended:
     """The episode is over.
@@ -287,7 +295,7 @@ class Ended:
     elapsed: float
 
 
-Phase = Settling | Looking | Encoding | Planning | Ended
+Phase = Settling | Looking | Encoding | Planning | Deciding | Ended
 
 
 @dataclass(frozen=True, eq=False)

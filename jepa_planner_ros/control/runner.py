@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
@@ -130,13 +130,17 @@ class EpisodeRunner:
         # A plan that arrives after the end goes to this episode's queue, and is forgotten with it.
         events: SimpleQueue[Event] = SimpleQueue()
         while not isinstance(episode.phase, Ended):
-            event = self._next_event(events, cancel_reason)
-            episode, effects = transition(episode, event)
             try:
+                event = self._next_event(events, cancel_reason)
+                episode, effects = transition(episode, event)
                 for effect in effects:
                     self._perform(effect, events, audience)
-            except RobotError as error:
-                events.put(Failed(self._clock(), str(error)))
+            except Exception as error:
+                reason = _sentence(error)
+                if isinstance(episode.phase, Ended):
+                    whole = f"{episode.phase.reason} The arm could not be told to hold: {reason}"
+                    return replace(episode.phase, reason=whole)
+                events.put(Failed(self._clock(), reason))
         return episode.phase
 
     def _next_event(
@@ -190,3 +194,11 @@ class EpisodeRunner:
         plan = self._planner.plan(request)
         now = self._clock()
         return Planned(now, plan, now - asked)
+
+
+def _sentence(error: Exception) -> str:
+    """What an operator is told of an error; what only a developer can mend goes to the log, too."""
+    if isinstance(error, RobotError):
+        return str(error)
+    _log.error("The control loop failed", exc_info=error)
+    return f"The control loop failed: {str(error) or type(error).__name__}"

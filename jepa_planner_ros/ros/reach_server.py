@@ -37,11 +37,19 @@ from jepa_planner_ros.world_model import WorldModel
 _RESULT_KEPT = 900
 """How long a result can be asked for after the end, s."""
 
+_TAKEN_UP_WITHIN = 5.0
+"""An accepted goal is executed at once, s; this much later it never will be."""
+
 Handle = ServerGoalHandle[Any, Any, Any]
 
 
-class _CancelledError(Exception):
-    """The goal was cancelled before its episode began; the message says by whom."""
+class _EndedEarlyError(Exception):
+    """The goal ended before its episode began."""
+
+    def __init__(self, outcome: Outcome, reason: str) -> None:
+        super().__init__(reason)
+        self.outcome = outcome
+        self.reason = reason
 
 
 class ReachServer:
@@ -74,6 +82,8 @@ class ReachServer:
         self._reporter = reporter
         self._accepting = Lock()
         self._accepted: ReachRequest | None = None
+        self._accepted_at = 0.0
+        self._executing = False
         self._stop_reason: str | None = None
         self._idle = Event()
         self._idle.set()
@@ -93,13 +103,21 @@ class ReachServer:
         """Whether a goal is being pursued."""
         return not self._idle.is_set()
 
+    @property
+    def _abandoned(self) -> bool:
+        """Whether the client left before it heard that its goal is accepted.
+
+        rclpy then never executes the goal, and says so to nobody.
+        """
+        return not self._executing and time.monotonic() - self._accepted_at > _TAKEN_UP_WITHIN
+
     def stop(self, reason: str, timeout: float) -> bool:
         """Accept no more goals and end the present one.
 
         Returns whether that took less than `timeout` s.
         """
         self._stop_reason = reason
-        return self._idle.wait(timeout)
+        return self._idle.wait(timeout) or self._abandoned
 
     def _consider(self, goal: ReachGoal.Goal) -> GoalResponse:
         try:
@@ -107,7 +125,7 @@ class ReachServer:
             request = read_goal(goal, read_episode_defaults(current_values(self._node)))
             with self._accepting:
                 self._require_free()
-                self._accepted = request
+                self._accepted, self._accepted_at = request, time.monotonic()
                 self._idle.clear()
         except GoalError as refusal:
             self._reporter.complain(f"Goal rejected. {refusal}")
@@ -117,33 +135,40 @@ class ReachServer:
     def _require_free(self) -> None:
         if self._stop_reason is not None:
             raise GoalError(self._stop_reason)
-        if self.busy:
+        if self.busy and not self._abandoned:
             raise GoalError("Another goal is being pursued: await its result or cancel it first.")
 
     def _execute(self, handle: Handle) -> ReachGoal.Result:
+        self._executing = True
+        try:
+            ended = self._outcome(handle)
+            self._conclude(handle, ended)
+        finally:
+            self._executing = False
+            self._idle.set()
+        return result_message(ended)
+
+    def _outcome(self, handle: Handle) -> Ended:
         started = time.monotonic()
         request = self._accepted
         assert request is not None, "only an accepted goal is executed"
         try:
-            ended = self._pursue(handle, request, started)
-        except _CancelledError as cancelled:
-            elapsed = time.monotonic() - started
-            ended = Ended(Outcome.CANCELLED, str(cancelled), math.nan, 0, elapsed)
+            return self._pursue(handle, request, started)
+        except _EndedEarlyError as early:
+            outcome, reason = early.outcome, early.reason
         except Exception as error:
             # rclpy would answer an empty result; the client is owed the reason.
             self._node.get_logger().error(traceback.format_exc())
+            outcome = Outcome.ABORTED
             reason = f"The node failed: {str(error) or type(error).__name__}"
-            ended = Ended(Outcome.ABORTED, reason, math.nan, 0, time.monotonic() - started)
-        self._conclude(handle, ended)
-        self._idle.set()
-        return result_message(ended)
+        return Ended(outcome, reason, math.nan, 0, time.monotonic() - started)
 
     def _pursue(self, handle: Handle, request: ReachRequest, started: float) -> Ended:
         count = len(request.subgoals)
         self._reporter.say(f"Pursuing a goal of {count} photograph{'s' if count > 1 else ''}.")
         defaults = request.defaults
         goal = Goal(
-            subgoals=self._encoded(handle, request),
+            subgoals=self._encoded(handle, request, started),
             time_limit=request.time_limit,
             model_fingerprint=self._world_model.fingerprint,
             search=defaults.search,
@@ -157,12 +182,20 @@ class ReachServer:
             lambda: self._cancel_reason(handle),
         )
 
-    def _encoded(self, handle: Handle, request: ReachRequest) -> tuple[SubGoal, ...]:
+    def _encoded(
+        self, handle: Handle, request: ReachRequest, started: float
+    ) -> tuple[SubGoal, ...]:
         encoding = self._worker.submit(lambda: self._encode(request))
         # The worker may still be busy with a plan that nobody awaits any more.
         while wait([encoding], TICK_PERIOD).not_done:
             if reason := self._cancel_reason(handle):
-                raise _CancelledError(reason)
+                raise _EndedEarlyError(Outcome.CANCELLED, reason)
+            if time.monotonic() - started > request.time_limit:
+                raise _EndedEarlyError(
+                    Outcome.TIMED_OUT,
+                    f"The time limit of {request.time_limit:g} s passed before the photographs "
+                    "were encoded: the planner is busy with a plan that nobody awaits any more.",
+                )
         return encoding.result()
 
     def _encode(self, request: ReachRequest) -> tuple[SubGoal, ...]:
