@@ -104,11 +104,6 @@ def action_between(start: NDArray[np.float64], end: NDArray[np.float64]) -> NDAr
     )
 
 
-def quaternion_from_euler(angles: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Quaternion ``[x, y, z, w]`` of extrinsic xyz Euler angles (3,) in radians."""
-    return Rotation.from_euler("xyz", angles).as_quat()
-
-
 def euler_from_quaternion(quaternion: NDArray[np.float64]) -> NDArray[np.float64]:
     """Extrinsic xyz Euler angles (3,) in radians of a quaternion ``[x, y, z, w]``.
 

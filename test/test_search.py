@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from jepa_planner_ros.search import CrossEntropyMethod, seeded_noise, sequence_energy
 from jepa_planner_ros.types import FAST_SEARCH, REFERENCE_SEARCH, SearchSettings
 
+TWO_STEPS = replace(FAST_SEARCH, horizon=2)
 GOAL = np.array([0.04, -0.03, 0.02])
 
 
@@ -87,7 +90,7 @@ def test_candidates_stay_within_their_bounds_and_do_not_rotate():
 
 def test_the_gripper_stays_as_it_is_unless_searched_or_closed():
     assert not search_for_goal(FAST_SEARCH).best[:, 6].any()
-    closing = search_for_goal(FAST_SEARCH, close_gripper_from=1).best
+    closing = search_for_goal(TWO_STEPS, close_gripper_from=1).best
     assert closing[0, 6] == 0.0
     assert closing[1, 6] > 0.9
 
@@ -95,7 +98,7 @@ def test_the_gripper_stays_as_it_is_unless_searched_or_closed():
 def test_a_warm_start_continues_the_previous_sequence():
     previous = np.zeros((2, 7))
     previous[1, :3] = [0.05, 0.0, -0.05]
-    search = CrossEntropyMethod(FAST_SEARCH, lambda _: np.zeros((2, 64, 4)), previous=previous)
+    search = CrossEntropyMethod(TWO_STEPS, lambda _: np.zeros((2, 64, 4)), previous=previous)
     np.testing.assert_allclose(search.propose()[0, 0], previous[1])
     assert not search.propose()[0, 1].any()
 

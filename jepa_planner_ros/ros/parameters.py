@@ -179,7 +179,7 @@ PARAMETERS = (
     ),
     _tunable(
         "energy_threshold",
-        0.05,
+        0.04,
         "Energy (mean absolute difference of latents) at which a sub-goal is reached, where it "
         "does not say.",
         bounds=(0.0, 10.0),

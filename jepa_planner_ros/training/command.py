@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import platform
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
@@ -34,7 +33,6 @@ from jepa_planner_ros.world_model import (
     write_checkpoint,
 )
 
-SUMMARY = "train the small world model on the simulated Franka"
 _ENCODE_BATCH = 64
 
 
@@ -90,7 +88,6 @@ def run(args: argparse.Namespace) -> int:
         encoder_updates=args.encoder_updates,
         predictor_updates=args.predictor_updates,
     )
-    started = time.perf_counter()
     output: Path = args.output
     side = SMALL.encoder.image_size[0]
     dataset = collect_episodes(settings, side, output / "episodes")
@@ -111,8 +108,8 @@ def run(args: argparse.Namespace) -> int:
     world_model = WorldModel(read_checkpoint(weights))
     held_out = encode_frames(world_model.encoder, dataset.validation)
     validation = validate(world_model, held_out, dataset.validation)
-    figures = {"validation": validation.to_dict(), "seconds": time.perf_counter() - started}
-    write_checkpoint(replace(checkpoint, provenance=provenance | figures), weights)
+    validated = provenance | {"validation": validation.to_dict()}
+    write_checkpoint(replace(checkpoint, provenance=validated), weights)
     draw_example(world_model, held_out, dataset, settings, output / "landscape.png")
 
     print(f"\n{validation.table()}\n")

@@ -28,7 +28,7 @@ class TrainingSettings:
     encoder_updates: int = 2000
     encoder_batch: int = 48
     encoder_rate: float = 3e-3
-    predictor_updates: int = 2400
+    predictor_updates: int = 2000
     predictor_batch: int = 20
     predictor_rate: float = 4e-3
     state_noise: float = 0.003
