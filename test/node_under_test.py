@@ -30,6 +30,7 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, qos_profile_sensor_data
 from sensor_msgs.msg import CompressedImage, Image, JointState
 from std_msgs.msg import Float64MultiArray, String
 
+from jepa_planner_ros.cli.domain import enter_domain, free_domain
 from jepa_planner_ros.robot.kinematics import HOME_JOINTS, InverseKinematics, end_effector_state
 from jepa_planner_ros.ros.node import PlannerNode
 from jepa_planner_ros.ros.poses import ControllerFrame, pose_message, read_pose
@@ -46,8 +47,7 @@ from jepa_planner_ros.world_model import (
 HOME = end_effector_state(HOME_JOINTS)
 PATIENCE = 60.0
 
-os.environ["ROS_DOMAIN_ID"] = str(1 + os.getpid() % 101)
-os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+enter_domain(free_domain(), os.environ)
 
 
 def write_tiny_model(path: Path) -> Path:
@@ -94,6 +94,7 @@ class ScriptedRobot(Node):
         self.duration = 0.1
         self.publish_images = True
         self.publish_joints = True
+        self.pose_frame = ""
         self.stamped = True
         self.spoil_joints: Callable[[JointState], None] = lambda message: None
         self.spoil_image: Callable[[Image], None] = lambda message: None
@@ -158,9 +159,13 @@ class ScriptedRobot(Node):
             self._compressed.publish(compressed)
 
     def _publish_joints(self) -> None:
+        state = self.state
+        pose = PoseStamped(pose=pose_message(state, ControllerFrame.FINGERTIPS))
+        pose.header.stamp = self._stamp()
+        pose.header.frame_id = self.pose_frame
+        self._poses.publish(pose)
         if not self.publish_joints:
             return
-        state = self.state
         self._joints = self._inverse_kinematics.solve(state, self._joints, 20)
         names = [f"panda_joint{index}" for index in range(1, 8)]
         positions = self._joints.tolist()
@@ -171,9 +176,6 @@ class ScriptedRobot(Node):
         message.header.stamp = self._stamp()
         self.spoil_joints(message)
         self._joint_states.publish(message)
-        pose = PoseStamped(pose=pose_message(state, ControllerFrame.FINGERTIPS))
-        pose.header.stamp = self._stamp()
-        self._poses.publish(pose)
 
 
 class Client(Node):

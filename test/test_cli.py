@@ -50,9 +50,10 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["dance"], "dance"),
         (["demo", "--episodes", "0"], "0 is less than 1"),
         (["demo", "--search", "random"], "random"),
-        (["demo", "--real-time-factor", "100"], "between 0.1 and 10"),
+        (["demo", "--real-time-factor", "100"], "100.0 is not between 0.1 and 10.0"),
         (["demo", "--domain-id", "400"], "between 0 and 101"),
-        (["demo", "--seed", "-1"], "-1 is less than 0"),
+        (["demo", "--seed", "-1"], "-1 is not between 0 and"),
+        (["demo", "--seed", str(2**63)], "is not between 0 and 9223372036854775807"),
     ],
 )
 def test_a_wrong_command_line_is_refused_with_what_is_wrong(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import struct
 import time
+import zlib
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from action_msgs.msg import GoalStatus
+from diagnostic_msgs.msg import DiagnosticStatus
 from geometry_msgs.msg import PoseStamped
 from jepa_planner_msgs.action import ReachGoal
 from jepa_planner_msgs.msg import Plan, SubGoal
@@ -98,6 +101,7 @@ def test_each_step_is_planned_published_commanded_and_reported(node: Neighbourho
 
 def test_actions_add_to_the_last_target(node: Neighbourhood) -> None:
     node.client.send(elsewhere(budget=2)).result()
+    wait_until(lambda: len(node.client.plans) == len(node.robot.targets) == 2, "two steps")
     steps = [plan.actions[0].translation for plan in node.client.plans]
     moved = np.sum([[step.x, step.y, step.z] for step in steps], axis=0)
     np.testing.assert_allclose(node.robot.targets[-1][:3], HOME[:3] + moved, atol=1e-6)
@@ -158,13 +162,17 @@ def test_cancel_holds_the_arm_where_it_is(node: Neighbourhood) -> None:
     begun = time.monotonic()
     answer(goal.handle.cancel_goal_async())
     status, result = goal.result()
-    assert time.monotonic() - begun < 1.0
+    assert time.monotonic() - begun < 5.0, "long before the budget of steps is spent"
     assert status == GoalStatus.STATUS_CANCELED
     assert result.outcome == ReachGoal.Result.CANCELLED
     assert "cancelled" in result.reason
     wait_until(lambda: len(node.robot.targets) == 2, "the hold")
     step, hold = node.robot.targets
-    assert np.linalg.norm(hold - HOME) < 0.5 * np.linalg.norm(step - HOME)
+    way, gone = step[:3] - HOME[:3], hold[:3] - HOME[:3]
+    share = gone @ way / (way @ way)
+    assert 0.0 < share < 1.0
+    np.testing.assert_allclose(gone, share * way, atol=1e-3)
+    np.testing.assert_allclose(hold[3:6], HOME[3:6], atol=1e-3)
     time.sleep(0.5)
     assert len(node.robot.targets) == 2, "nothing is commanded after the end"
 
@@ -192,6 +200,13 @@ def padded_wrongly() -> Image:
     return message
 
 
+def truncated_png() -> CompressedImage:
+    """A header chunk that is cut short, with a checksum that is right."""
+    chunk = b"IHDR" + bytes(5)
+    content = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 5) + chunk
+    return CompressedImage(format="png", data=content + struct.pack(">I", zlib.crc32(chunk)))
+
+
 BAD_GOALS = {
     "no sub-goal": ([], "no sub-goal"),
     "nothing given": ([SubGoal()], "exactly one of"),
@@ -200,6 +215,8 @@ BAD_GOALS = {
         "image_path and image was",
     ),
     "no such file": ([SubGoal(image_path="/nowhere/goal.png")], "/nowhere/goal.png"),
+    "no such user": ([SubGoal(image_path="~nosuchuser/goal.png")], "~nosuchuser/goal.png"),
+    "a device": ([SubGoal(image_path="/dev/zero")], "/dev/zero is not a regular file"),
     "not an image": ([SubGoal(image_path=__file__)], "cannot be read as a JPEG or PNG"),
     "empty": ([SubGoal(image=Image(encoding="rgb8"))], "empty (0 x 0 pixels"),
     "depth": (
@@ -212,6 +229,7 @@ BAD_GOALS = {
         [SubGoal(compressed_image=CompressedImage(format="jpeg", data=[1, 2, 3]))],
         "cannot be read",
     ),
+    "truncated png": ([SubGoal(compressed_image=truncated_png())], "cannot be read"),
     "negative threshold": ([elsewhere(), elsewhere()], "Sub-goal 2: energy_threshold"),
     "closing too late": ([elsewhere(budget=3, close_gripper_from=3)], "close_gripper_from = 3"),
 }
@@ -335,10 +353,37 @@ def test_diagnostics_tell_of_sensors_and_planner(node: Neighbourhood) -> None:
     assert "s old" in node.client.diagnostics[-1].status[0].message
 
 
+def test_diagnostics_tell_of_a_planner_that_fails_until_it_plans_again(node: Neighbourhood) -> None:
+    def planner_status() -> DiagnosticStatus:
+        node.client.diagnostics.clear()
+        wait_until(lambda: bool(node.client.diagnostics), "diagnostics")
+        return node.client.diagnostics[-1].status[-1]
+
+    weights = node.planner._planner._world_model.predictor.state_dict()
+    healthy = {name: weight.clone() for name, weight in weights.items()}
+    for weight in weights.values():
+        weight.fill_(math.nan)
+    try:
+        _, result = node.client.send(elsewhere()).result()
+    finally:
+        for name, weight in weights.items():
+            weight.copy_(healthy[name])
+    assert result.outcome == ReachGoal.Result.ABORTED
+    assert planner_status().level == DiagnosticStatus.ERROR
+    assert not node.client.send().handle.accepted
+    assert "weights may be damaged" in planner_status().message, "not the last goal's rejection"
+    node.client.send(elsewhere(budget=1)).result()
+    assert planner_status().level == DiagnosticStatus.OK
+
+
 def test_captures_fail_with_the_reason(node: Neighbourhood) -> None:
     response = answer(node.client.capture.call_async(CaptureGoal.Request(path="/tmp/goal.jpg")))
     assert not response.success
     assert ".png" in response.message
+    request = CaptureGoal.Request(path="~nosuchuser/goal.png")
+    response = answer(node.client.capture.call_async(request))
+    assert not response.success
+    assert "path = '~nosuchuser/goal.png' cannot be used" in response.message
     node.robot.publish_images = False
     time.sleep(1.2)
     response = answer(node.client.capture.call_async(CaptureGoal.Request()))

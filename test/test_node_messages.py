@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from array import array
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from jepa_planner_ros.ros.images import (
 )
 from jepa_planner_ros.ros.poses import (
     ControllerFrame,
+    check_frame,
     pose_message,
     pose_stamped_message,
     read_pose,
@@ -128,9 +130,16 @@ def test_files_are_read_and_missing_ones_named(tmp_path: Path) -> None:
     PillowImage.fromarray(PICTURE).save(tmp_path / "goal.png")
     np.testing.assert_array_equal(read_image_file(str(tmp_path / "goal.png")), PICTURE)
     (tmp_path / "cut.png").write_bytes((tmp_path / "goal.png").read_bytes()[:-60])
+    os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "empty.png").touch()
+    with (tmp_path / "huge.png").open("wb") as huge:
+        huge.truncate(65 * 2**20)
     for name, reason in (
         ("missing.png", "No such file"),
-        ("", "Is a directory"),
+        ("", "not a regular file"),
+        ("pipe.png", "not a regular file"),
+        ("empty.png", "is empty"),
+        ("huge.png", "65 MiB, more than the 64 MiB"),
         ("cut.png", "cannot be read as a JPEG or PNG"),
     ):
         with pytest.raises(ImageError, match=reason):
@@ -162,6 +171,15 @@ def test_poses_that_are_none_are_refused(field: str, value: float, reason: str) 
     getattr(sent.pose, field).x = value
     with pytest.raises(ValueError, match=reason):
         read_pose(sent, ControllerFrame.UPRIGHT)
+
+
+def test_poses_in_another_frame_are_refused() -> None:
+    state = np.zeros(7)
+    for same in ("panda_link0", ""):
+        check_frame(pose_stamped_message(state, ControllerFrame.UPRIGHT, same, 1), "panda_link0")
+    sent = pose_stamped_message(state, ControllerFrame.UPRIGHT, "world", 1)
+    with pytest.raises(ValueError, match="'world' but base_frame is 'panda_link0'"):
+        check_frame(sent, "panda_link0")
 
 
 def test_times_survive_the_way_through_messages() -> None:

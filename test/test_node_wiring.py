@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -18,8 +19,10 @@ import yaml
 from action_msgs.msg import GoalStatus
 from jepa_planner_msgs.action import ReachGoal
 from jepa_planner_msgs.msg import SubGoal
+from jepa_planner_msgs.srv import CaptureGoal
 from node_under_test import (
     HOME,
+    answer,
     image_message,
     neighbourhood,
     options,
@@ -28,6 +31,7 @@ from node_under_test import (
     wait_until,
     write_tiny_model,
 )
+from safetensors.torch import save_file
 
 from jepa_planner_ros.control import ControlSettings
 from jepa_planner_ros.robot.kinematics import HOME_JOINTS
@@ -39,7 +43,7 @@ from jepa_planner_ros.ros.parameters import (
     read_wiring,
 )
 from jepa_planner_ros.share import share_directory
-from jepa_planner_ros.world_model import CheckpointError
+from jepa_planner_ros.world_model import CheckpointError, read_checkpoint
 
 ELSEWHERE = SubGoal(
     image=image_message(picture(HOME + np.array([0.1, 0.2, -0.1, 0, 0, 0, 0]))),
@@ -91,6 +95,9 @@ def test_every_parameter_describes_itself(parameter: Any) -> None:
         ("limits.workspace_min:=[0.1, 0.2]", ParameterError, "must hold x, y and z"),
         ("motion.time_limit:=0.2", ParameterError, "motion.time_limit = 0.2 s leaves no time"),
         ("world_model.checkpoint:=/nowhere.pt", CheckpointError, "/nowhere.pt"),
+        (f"world_model.checkpoint:=/{'n' * 300}.pt", CheckpointError, "world_model.checkpoint"),
+        ("world_model.device:=gpu", CheckpointError, "world_model.device = 'gpu'"),
+        ("world_model.device:=cuda:99", CheckpointError, "world_model.device = 'cuda:99'"),
     ],
 )
 def test_parameters_that_cannot_work_are_refused_at_the_start(
@@ -118,6 +125,51 @@ def test_the_pose_and_the_compressed_camera_of_a_controller(model: Path) -> None
         )
         np.testing.assert_allclose([state.rotation.x, state.rotation.y], [0.0, 0.0], atol=1e-6)
         assert len(robot.targets) == 1
+
+
+def test_a_pose_in_another_frame_or_without_its_fingers_is_not_steered_by(model: Path) -> None:
+    with neighbourhood(model, "pose_source:=current_pose", "max_age.camera:=10.0") as neighbours:
+        robot, client = neighbours.robot, neighbours.client
+        time.sleep(0.5)
+        robot.publish_joints = False
+        time.sleep(1.2)
+        _, result = client.send(ELSEWHERE).result()
+        assert result.outcome == ReachGoal.Result.ABORTED
+        assert "/joint_states is" in result.reason
+
+        robot.publish_joints, robot.pose_frame = True, "world"
+        time.sleep(1.2)
+        _, result = client.send(ELSEWHERE).result()
+        assert result.outcome == ReachGoal.Result.ABORTED
+        assert "/current_pose cannot be used" in result.reason
+        assert "'world' but base_frame is 'panda_link0'" in result.reason
+
+
+@pytest.mark.parametrize("unheard", ["image_raw", "joint_states"])
+def test_a_capture_before_the_first_message_fails_with_the_reason(
+    model: Path, unheard: str
+) -> None:
+    patient = ("max_age.camera:=60.0", "max_age.joints:=60.0")
+    remapped = f"jepa_planner:{unheard}:=elsewhere"
+    with neighbourhood(model, *patient, remapping=remapped) as neighbours:
+        client = neighbours.client
+        time.sleep(0.5)
+        for _ in range(2):
+            response = answer(client.capture.call_async(CaptureGoal.Request()))
+            assert not response.success
+            assert "Nothing has been received on /elsewhere yet" in response.message
+
+
+def test_a_world_model_of_impossible_sizes_is_refused(model: Path, tmp_path: Path) -> None:
+    for heads, name in ((3, "three"), (0, "none")):
+        whole = read_checkpoint(model)
+        sizes = whole.config.to_dict()
+        sizes["encoder"]["heads"] = heads
+        metadata = {"config": json.dumps(sizes)}
+        path = tmp_path / f"{name}.safetensors"
+        save_file({f"encoder.{key}": one for key, one in whole.encoder.items()}, path, metadata)
+        with pytest.raises(CheckpointError, match="not a world model"):
+            read_checkpoint(path)
 
 
 def test_a_robot_that_was_never_heard_aborts(model: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from importlib.metadata import requires
@@ -38,6 +40,13 @@ HOMES = {
     "ray": ("serving.",),
     "rclpy": ("cli.", "ros.", "sim.parameters", "sim.sim_node"),
 }
+
+# What a GPU cluster without ROS imports, and what it need not have installed.
+CORE = ("world_model", "search", "planning", "serving", "control")
+ABSENT_ON_A_CLUSTER = (
+    *("rclpy", "jepa_planner_msgs", "mujoco", "PIL"),
+    *("matplotlib", "psutil", "rich", "jinja2"),
+)
 
 
 def modules() -> Iterator[tuple[str, list[str]]]:
@@ -80,6 +89,19 @@ def test_a_library_is_imported_only_where_it_belongs(library: str) -> None:
     ]
     assert users, f"nothing imports {library}: the table is out of date"
     assert [user for user in users if not user.startswith(HOMES[library])] == []
+
+
+def test_the_core_does_without_ros_simulation_and_report() -> None:
+    script = (
+        "import importlib, sys\n"
+        f"sys.modules.update(dict.fromkeys({ABSENT_ON_A_CLUSTER}))\n"
+        f"for name in {CORE}: importlib.import_module('jepa_planner_ros.' + name)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120
+    )
+
+    assert result.returncode == 0, result.stderr
 
 
 def test_a_new_sub_goal_asks_for_the_nodes_own_parameters() -> None:

@@ -27,6 +27,7 @@ from rclpy.node import Node
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image, JointState
 from std_msgs.msg import Float64MultiArray, Header
 
+from jepa_planner_ros.cli.domain import enter_domain, free_domain
 from jepa_planner_ros.robot.joints import read_arm
 from jepa_planner_ros.robot.kinematics import end_effector_state
 from jepa_planner_ros.share import share_directory
@@ -35,8 +36,9 @@ from jepa_planner_ros.sim.parameters import SimNodeParameters
 from jepa_planner_ros.sim.sim_node import GRIPPER_TOPIC
 
 # A domain of our own keeps other ROS programs on this computer out of the test.
-DOMAIN = 1 + os.getpid() % 100
-ENVIRONMENT = {**os.environ, "ROS_DOMAIN_ID": str(DOMAIN), "PYTHONUNBUFFERED": "1"}
+DOMAIN = free_domain()
+enter_domain(DOMAIN, os.environ)
+ENVIRONMENT = {**os.environ, "PYTHONUNBUFFERED": "1"}
 COMMAND = [sys.executable, "-m", "jepa_planner_ros.sim.sim_node"]
 
 TOPICS = {

@@ -14,6 +14,9 @@ from types import FrameType
 # Of many episodes, this share has to reach the goal for the demo to succeed.
 _ENOUGH = 0.95
 
+# ROS's parameters are signed integers of 64 bits.
+_LARGEST_SEED = 2**63 - 1
+
 _DESCRIPTION = """\
 Watch a simulated Franka reach the pose in a photograph.
 
@@ -50,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--seed",
-        type=_whole_number(0),
+        type=_whole_number(0, _LARGEST_SEED),
         default=0,
         metavar="S",
         help="episode i has the start, the goal and the search of seed S + i (default: 0)",
@@ -163,7 +166,7 @@ def _check(number: float, low: float, high: float) -> None:
     if number < low and high == math.inf:
         raise argparse.ArgumentTypeError(f"{number} is less than {low}")
     if not low <= number <= high:
-        raise argparse.ArgumentTypeError(f"{number:g} is not between {low:g} and {high:g}")
+        raise argparse.ArgumentTypeError(f"{number} is not between {low} and {high}")
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

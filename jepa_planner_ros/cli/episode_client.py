@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import rclpy
-from builtin_interfaces.msg import Duration, Time
 from geometry_msgs.msg import PoseStamped
 from jepa_planner_msgs.action import ReachGoal
 from jepa_planner_msgs.msg import EndEffectorDelta, EndEffectorState, SubGoal
@@ -34,6 +33,7 @@ from std_msgs.msg import String
 from jepa_planner_ros.cli import CommandError
 from jepa_planner_ros.geometry import GRIPPER, POSITION
 from jepa_planner_ros.report import EpisodeRecord, Image, LatencyRecord, StepRecord
+from jepa_planner_ros.ros.clock import duration_message, nanoseconds, ros_now, seconds
 from jepa_planner_ros.ros.images import decode_image
 from jepa_planner_ros.ros.poses import ControllerFrame, read_pose
 from jepa_planner_ros.types import Float64Array
@@ -49,7 +49,7 @@ OUTCOMES = {
 _POLL = 0.02  # s
 _SENSOR_PATIENCE = 15.0  # s
 _RESET_PATIENCE = 60.0  # s
-_REST_TIME = 0.3  # s
+_REST_TIME = 300_000_000  # ns
 _REST_DISTANCE = 3e-4  # m
 # Enough camera frames to find the one that a slow plan started from.
 _FRAMES_KEPT = 300
@@ -154,7 +154,7 @@ class EpisodeClient:
             response.goal_image,
             state_array(response.start_state),
             state_array(response.goal_state),
-            self._frame_after(self._now()),
+            self._frame_after(ros_now(self._node)),
         )
 
     def reach(
@@ -179,7 +179,7 @@ class EpisodeClient:
         self._plans.clear()
         goal = ReachGoal.Goal(
             subgoals=[SubGoal(image=task.goal_message, step_budget=step_budget)],
-            time_limit=_duration(time_limit_s),
+            time_limit=duration_message(time_limit_s),
         )
         handle = self._result_of(
             self._reach.send_goal_async(goal),
@@ -217,27 +217,19 @@ class EpisodeClient:
             outcome=OUTCOMES.get(result.outcome, f"outcome {result.outcome}"),
             reason=result.reason,
             final_energy=result.final_energy,
-            elapsed_s=result.elapsed.sec + 1e-9 * result.elapsed.nanosec,
+            elapsed_s=seconds(result.elapsed),
         )
 
     def _set_planner_seed(self, seed: int) -> None:
         """Make the search's noise the episode's own, so that it can be repeated alone."""
-        reason = ""
-
-        def accepted() -> bool:
-            nonlocal reason
-            response = self._result_of(
-                self._parameters.set_parameters([Parameter("seed", value=seed)]),
-                _RESET_PATIENCE,
-                "the planner did not answer the change of its seed",
-            )
-            (result,) = response.results
-            reason = result.reason
-            return bool(result.successful)
-
-        # The planner may still be closing the goal whose result has just come.
-        if not self._wait_for(accepted, _SENSOR_PATIENCE):
-            raise CommandError(f"the planner does not take the seed {seed}: {reason}")
+        response = self._result_of(
+            self._parameters.set_parameters([Parameter("seed", value=seed)]),
+            _RESET_PATIENCE,
+            "the planner did not answer the change of its seed",
+        )
+        (result,) = response.results
+        if not result.successful:
+            raise CommandError(f"the planner does not take the seed {seed}: {result.reason}")
 
     def _spin(self) -> None:
         with suppress(ExternalShutdownException):
@@ -259,8 +251,8 @@ class EpisodeClient:
         self.camera_info = message
 
     def _step(self, plan: PlanMessage) -> StepRecord:
-        stamp = _seconds(plan.header.stamp)
-        frame = min(self._frames.copy(), key=lambda f: abs(_seconds(f.header.stamp) - stamp))
+        stamp = nanoseconds(plan.header.stamp)
+        frame = min(self._frames.copy(), key=lambda f: abs(nanoseconds(f.header.stamp) - stamp))
         return StepRecord(
             frame=decode_image(frame),
             state=state_array(plan.state),
@@ -283,10 +275,10 @@ class EpisodeClient:
 
         def rests() -> bool:
             poses = self._poses.copy()
-            newest = _seconds(poses[-1].header.stamp)
-            if newest - _seconds(poses[0].header.stamp) < _REST_TIME:
+            newest = nanoseconds(poses[-1].header.stamp)
+            if newest - nanoseconds(poses[0].header.stamp) < _REST_TIME:
                 return False
-            recent = [p for p in poses if newest - _seconds(p.header.stamp) < _REST_TIME]
+            recent = [p for p in poses if newest - nanoseconds(p.header.stamp) < _REST_TIME]
             positions = np.stack([_pose_state(pose)[POSITION] for pose in recent])
             return bool(np.ptp(positions, axis=0).max() < _REST_DISTANCE)
 
@@ -295,18 +287,15 @@ class EpisodeClient:
         if not self._poses:
             raise CommandError(f"no pose of the arm came for {_SENSOR_PATIENCE:g} s.")
         pose = self._poses[-1]
-        return _pose_state(pose), self._frame_after(_seconds(pose.header.stamp))
+        return _pose_state(pose), self._frame_after(nanoseconds(pose.header.stamp))
 
-    def _frame_after(self, stamp: float) -> Image:
+    def _frame_after(self, stamp: int) -> Image:
         def fresh() -> bool:
-            return bool(self._frames) and _seconds(self._frames[-1].header.stamp) > stamp
+            return bool(self._frames) and nanoseconds(self._frames[-1].header.stamp) > stamp
 
         if not self._wait_for(fresh, _SENSOR_PATIENCE):
             raise CommandError(f"no camera frame came for {_SENSOR_PATIENCE:g} s.")
         return decode_image(self._frames[-1])
-
-    def _now(self) -> float:
-        return float(self._node.get_clock().now().nanoseconds) * 1e-9
 
     def _result_of(self, future: Future, patience_s: float, complaint: str) -> Any:
         if not self._wait_for(future.done, patience_s):
@@ -337,12 +326,3 @@ def _action_array(message: EndEffectorDelta) -> Float64Array:
 
 def _pose_state(message: PoseStamped) -> Float64Array:
     return read_pose(message, ControllerFrame.UPRIGHT)
-
-
-def _seconds(stamp: Time) -> float:
-    return float(stamp.sec + 1e-9 * stamp.nanosec)
-
-
-def _duration(seconds: float) -> Duration:
-    whole = int(seconds)
-    return Duration(sec=whole, nanosec=round((seconds - whole) * 1e9))

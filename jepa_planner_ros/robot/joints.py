@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from jepa_planner_ros.robot.limits import LIMITS, PANDA
+from jepa_planner_ros.types import Float64Array
 
 _JOINTS = 7
 _FINGERS = 2
@@ -28,14 +28,14 @@ class ArmReading:
         joint_prefix: how the arm's joints are called, up to their number.
     """
 
-    positions: NDArray[np.float64]
+    positions: Float64Array
     gripper: float | None
     joint_prefix: str
 
 
 def read_arm(
     names: Sequence[str],
-    positions: Sequence[float] | NDArray[np.float64],
+    positions: Sequence[float] | Float64Array,
     joint_prefix: str | None = None,
 ) -> ArmReading:
     """Pick the arm's joints and the fingers out of a joint state.

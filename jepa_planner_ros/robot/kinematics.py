@@ -18,13 +18,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from jepa_planner_ros.geometry import POSITION, ROTATION
 from jepa_planner_ros.robot.limits import PANDA, RobotLimits
-
-Float64Array = NDArray[np.float64]
+from jepa_planner_ros.types import Float64Array
 
 HOME_JOINTS: Float64Array = np.array([0.0, -0.3, 0.0, -2.2, 0.0, 1.9, np.pi / 4])
 """A relaxed elbow with the gripper pointing down; the null space is drawn towards it."""

@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 
 @dataclass(frozen=True)
 class RobotLimits:
@@ -39,19 +36,6 @@ class RobotLimits:
     """rad/s^3"""
     finger_travel: float = 0.04
     """How far one finger of the Franka Hand opens from the middle, m."""
-
-    def joint_violations(
-        self, positions: NDArray[np.float64], margin: float = 0.0
-    ) -> tuple[str, ...]:
-        """One sentence for each joint of `positions` (7,) closer than `margin` rad to a limit."""
-        return tuple(
-            f"{self.joint_prefix}{index} at {position:.3f} rad is outside "
-            f"{low + margin:.3f}..{high - margin:.3f} rad."
-            for index, (position, low, high) in enumerate(
-                zip(positions, self.joint_min, self.joint_max, strict=True), start=1
-            )
-            if not low + margin <= position <= high - margin
-        )
 
 
 PANDA = RobotLimits(

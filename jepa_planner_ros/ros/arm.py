@@ -10,11 +10,11 @@ from rclpy.node import Node
 from sensor_msgs.msg import JointState
 
 from jepa_planner_ros.control.episode import Measurement
-from jepa_planner_ros.control.safety import Stream, at_pose
+from jepa_planner_ros.control.safety import Stream, at_pose, staleness
 from jepa_planner_ros.robot.joints import ArmReading, read_arm
 from jepa_planner_ros.robot.kinematics import end_effector_state
 from jepa_planner_ros.ros.parameters import Wiring
-from jepa_planner_ros.ros.poses import read_pose
+from jepa_planner_ros.ros.poses import check_frame, read_pose
 from jepa_planner_ros.ros.streams import Sample, SensorStream
 from jepa_planner_ros.types import Float64Array
 
@@ -58,6 +58,12 @@ class JointStateArm:
         """How fresh the measurements are."""
         return self._joints.status(now)
 
+    @property
+    def has_gripper(self) -> bool:
+        """Whether fingers have been heard of."""
+        newest = self._joints.newest()
+        return newest is not None and newest.value.gripper is not None
+
 
 def _measurement(sample: Sample[ArmReading] | None) -> Measurement | None:
     if sample is None:
@@ -73,6 +79,7 @@ class CurrentPoseArm:
 
     def __init__(self, node: Node, wiring: Wiring, max_age: float, group: CallbackGroup) -> None:
         def read(message: PoseStamped) -> Float64Array:
+            check_frame(message, wiring.base_frame)
             return read_pose(message, wiring.controller_frame)
 
         self._poses = SensorStream(node, PoseStamped, "current_pose", max_age, _KEPT, read, group)
@@ -87,8 +94,13 @@ class CurrentPoseArm:
         return self._with_gripper(self._poses.nearest(stamp), self._joints.nearest(stamp))
 
     def status(self, now: float) -> Stream:
-        """How fresh the measurements are."""
-        return self._poses.status(now)
+        """How fresh the measurements are: the pose, or the fingers when they alone are too old.
+
+        Fingers that were never heard of are not waited for: the arm may have none.
+        """
+        pose, joints = self._poses.status(now), self._joints.status(now)
+        fingers_lost = self._joints.has_gripper and staleness(joints, 0.0) is not None
+        return joints if fingers_lost and staleness(pose, 0.0) is None else pose
 
     def _with_gripper(
         self, pose: Sample[Float64Array] | None, joints: Measurement | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from datetime import datetime
 from pathlib import Path
 
@@ -24,6 +25,7 @@ class CaptureService:
     """Saves the present camera frame, with the state that it was taken at inside the file."""
 
     def __init__(self, node: Node, robot: RosRobot, directory: Path, group: CallbackGroup) -> None:
+        self._node = node
         self._robot = robot
         self._directory = directory
         self._service = node.create_service(
@@ -39,6 +41,13 @@ class CaptureService:
         except (RobotError, OSError, ValueError) as error:
             response.success, response.message = False, f"No goal was saved. {error}"
             return response
+        except Exception as error:
+            # Whatever leaves a service's callback ends the executor, and the node with it.
+            self._node.get_logger().error(traceback.format_exc())
+            cause = str(error) or type(error).__name__
+            response.success = False
+            response.message = f"No goal was saved. The node failed: {cause}"
+            return response
         response.success = True
         response.image_path = str(path)
         response.message = f"Saved the goal as {path}."
@@ -46,12 +55,16 @@ class CaptureService:
         return response
 
     def _path(self, asked: str) -> Path:
-        if asked:
+        if not asked:
+            return self._directory / f"goal_{datetime.now():%Y%m%d_%H%M%S_%f}.png"
+        try:
             path = Path(asked).expanduser().absolute()
-        else:
-            path = self._directory / f"goal_{datetime.now():%Y%m%d_%H%M%S_%f}.png"
+        except RuntimeError as error:
+            raise ValueError(f"path = '{asked}' cannot be used: {error}") from error
         if path.suffix.lower() != ".png":
             raise ValueError(f"path = '{asked}' must end in .png, which keeps every pixel.")
+        if path.exists() and not path.is_file():
+            raise ValueError(f"path = '{asked}' exists and is not a regular file; name another.")
         return path
 
 

@@ -8,6 +8,7 @@ so that sizes are checked and rows repacked here first.
 from __future__ import annotations
 
 import io
+import stat
 from array import array
 from collections.abc import Callable
 from functools import cache
@@ -16,7 +17,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image as PillowImage
-from PIL import UnidentifiedImageError
 from sensor_msgs.msg import CompressedImage, Image
 
 RgbImage = NDArray[np.uint8]
@@ -44,15 +44,10 @@ _BYTES_PER_PIXEL = {
     "yuv422_yuy2": 2,
 }
 _DEPTH_PREFIXES = ("16UC", "16SC", "32FC", "64FC")
-_UNREADABLE = (
-    UnidentifiedImageError,
-    PillowImage.DecompressionBombError,
-    OSError,
-    SyntaxError,
-    ValueError,
-)
 # Pillow's modes of pictures whose values are no 8-bit brightness or colour.
 _DEPTH_MODES = ("I", "F")
+_MAX_FILE_SIZE = 64 * 2**20
+"""Size of the largest file that can be a photograph, bytes."""
 
 
 class ImageError(ValueError):
@@ -136,15 +131,33 @@ def read_image_file(path: str) -> RgbImage:
     Raises:
         ImageError: there is no such file, or it is no image.
     """
-    file = Path(path).expanduser()
     try:
+        file = Path(path).expanduser().absolute()
+        _check_file(file)
         content = file.read_bytes()
-    except OSError as error:
+    except ImageError:
+        raise
+    except (OSError, RuntimeError, ValueError) as error:
+        # RuntimeError: no such user's home; ValueError: no such character in paths.
+        cause = error.strerror if isinstance(error, OSError) else str(error).rstrip(".")
         raise ImageError(
-            f"the image file {file.absolute()} cannot be read on the robot's computer: "
-            f"{error.strerror}."
+            f"the image file {path} cannot be read on the robot's computer: {cause}."
         ) from error
-    return _decode_file(content, f"the file {file.absolute()}")
+    return _decode_file(content, f"the file {file}")
+
+
+def _check_file(file: Path) -> None:
+    """Refuse what would never end to be read, such as devices and pipes."""
+    status = file.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise ImageError(f"{file} is not a regular file; give a JPEG or PNG picture.")
+    if status.st_size > _MAX_FILE_SIZE:
+        raise ImageError(
+            f"the file {file} has {status.st_size / 2**20:.0f} MiB, more than the "
+            f"{_MAX_FILE_SIZE // 2**20} MiB that a photograph may have."
+        )
+    if status.st_size == 0:
+        raise ImageError(f"the file {file} is empty.")
 
 
 def _decode_file(content: bytes, name: str) -> RgbImage:
@@ -152,12 +165,8 @@ def _decode_file(content: bytes, name: str) -> RgbImage:
         with PillowImage.open(io.BytesIO(content)) as picture:
             depth = picture.mode.startswith(_DEPTH_MODES)
             pixels = np.array(picture.convert("RGB"))
-    except (
-        UnidentifiedImageError,
-        PillowImage.DecompressionBombError,
-        OSError,
-        SyntaxError,
-    ) as error:
+    except Exception as error:
+        # Damaged files lead Pillow's decoders to errors of every kind.
         raise ImageError(
             f"{name} ({len(content)} bytes) cannot be read as a JPEG or PNG picture; is it damaged?"
         ) from error

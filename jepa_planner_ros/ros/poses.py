@@ -50,6 +50,20 @@ def pose_stamped_message(
     return message
 
 
+def check_frame(message: PoseStamped, base_frame: str) -> None:
+    """Make sure that a pose is given in the base frame; one that names no frame counts as such.
+
+    Raises:
+        ValueError: it is given in another.
+    """
+    given_in = message.header.frame_id
+    if given_in and given_in != base_frame:
+        raise ValueError(
+            f"the pose is given in the frame '{given_in}' but base_frame is '{base_frame}'; have "
+            "it published in the base frame, or set base_frame if only the name differs."
+        )
+
+
 def read_pose(message: PoseStamped, frame: ControllerFrame) -> Float64Array:
     """The state (7,) of a measured pose, with the gripper open.
 

@@ -27,6 +27,9 @@ from jepa_planner_ros.ros.parameters import EpisodeDefaults, Wiring
 from jepa_planner_ros.ros.poses import delta_message, pose_stamped_message, state_message
 from jepa_planner_ros.ros.robot import RosRobot
 
+_PLANNER_FAILED = "The planner failed"
+"""How the reason begins that a goal ends for when no plan could be made."""
+
 _LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 
 
@@ -106,6 +109,8 @@ class Reporter:
         """What was told last."""
         self.last_plan = math.nan
         """Duration of the last plan, s; NaN before the first."""
+        self.planner_error: str | None = None
+        """Why the last plan could not be made; None when it could."""
 
     def say(self, text: str) -> None:
         """Tell something that is as it should be."""
@@ -114,12 +119,14 @@ class Reporter:
 
     def complain(self, text: str) -> None:
         """Tell something that an operator should look at."""
+        if text.startswith(_PLANNER_FAILED):
+            self.planner_error = text
         self._node.get_logger().warning(text)
         self._publish_status(text)
 
     def publish_plan(self, report: Report, defaults: EpisodeDefaults) -> None:
         """Publish the plan of one step."""
-        self.last_plan = report.latency.plan
+        self.last_plan, self.planner_error = report.latency.plan, None
         self._plans.publish(plan_message(report, defaults, self._wiring.base_frame))
 
     def feedback(self, report: Report) -> ReachGoal.Feedback:
@@ -182,10 +189,11 @@ class Diagnostics:
 def _planner_status(name: str, reporter: Reporter) -> DiagnosticStatus:
     last = reporter.last_plan
     duration = "none yet" if math.isnan(last) else f"{last:.3f}"
+    failed = reporter.planner_error
     return DiagnosticStatus(
-        level=DiagnosticStatus.OK,
+        level=DiagnosticStatus.OK if failed is None else DiagnosticStatus.ERROR,
         name=f"{name}: planner",
-        message=reporter.status,
+        message=failed or reporter.status,
         values=[KeyValue(key="last plan, s", value=duration)],
     )
 

@@ -89,9 +89,11 @@ class RosRobot:
         if complaints := self.complaints(now):
             raise RobotError(" ".join(complaints.values()))
         sample = self.camera.newest()
-        assert sample is not None, "a fresh stream has a message"
+        if sample is None:
+            raise _nothing_yet(self.camera.topic)
         arm = self.arm.nearest(sample.stamp)
-        assert arm is not None, "a fresh stream has a message"
+        if arm is None:
+            raise _nothing_yet(self.arm.status(now).topic)
         try:
             image = self._decode(sample.value)
         except ValueError as error:
@@ -101,6 +103,13 @@ class RosRobot:
     def command(self, target: Float64Array, gripper: GripperMotion | None) -> None:
         """Send the arm to a state (7,), and the gripper on its way. Raises `RobotError`."""
         self._commander.command(target, gripper)
+
+
+def _nothing_yet(topic: str) -> RobotError:
+    return RobotError(
+        f"Nothing has been received on {topic} yet: try again in a moment, or check that its "
+        "publisher runs and that the topic is remapped to it."
+    )
 
 
 def _checked(check: Callable[[Any], None]) -> Callable[[Any], Any]:

@@ -22,6 +22,8 @@ Value = TypeVar("Value")
 
 _CLOCK_TOLERANCE = 0.1
 """How far in the future a stamp may lie, s."""
+_LATENESS = 1.0
+"""How much older than the newest a message that comes late may be, s; more is a clock set back."""
 _COMPLAINT_PERIOD = 5.0
 """Least time between two warnings about a stream, s."""
 
@@ -45,7 +47,8 @@ class SensorStream(Generic[Value]):
     """The recent usable messages of one topic.
 
     The stamp in its header decides how old a message is; the steady clock counts on from its
-    arrival, so that a clock that stops or jumps cannot keep old messages fresh.
+    arrival, so that a clock that stops or jumps cannot keep old messages fresh. A message that
+    comes after a newer one is dropped; only a clock that was set back begins the history anew.
 
     Args:
         node: subscribes.
@@ -114,7 +117,9 @@ class SensorStream(Generic[Value]):
         with self._lock:
             samples = self._samples
             if samples and sample.stamp <= samples[-1].stamp:
-                samples.clear()  # the clock has jumped back
+                if samples[-1].stamp - sample.stamp < _LATENESS * NANOSECONDS:
+                    return
+                samples.clear()
             samples.append(sample)
             while sample.stamp - samples[0].stamp > self._kept:
                 samples.popleft()

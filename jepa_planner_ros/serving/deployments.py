@@ -103,6 +103,8 @@ class WorldModelReplica:
 
     async def check_health(self) -> None:
         """Called by Serve, which replaces a replica whose model cannot run."""
+        if self._device_lock.locked():
+            return  # It is running, and a check that waits for a long shard would look like death.
         async with self._device_lock:
             await asyncio.to_thread(self._rehearse)
 
@@ -135,22 +137,27 @@ class ClusterPlanner:
             self._description = replace(description, replicas=self._replicas)
         return self._description
 
-    async def plan(self, request: PlanRequest) -> ServedPlan:
+    async def plan(self, request: PlanRequest, timeout_s: float) -> ServedPlan:
         """Search for the action sequence.
 
         Raises:
-            PlannerError: the request does not fit the model, a replica failed, or replicas died
-                faster than they could be replaced.
+            PlannerError: the request does not fit the model, time is up, a replica failed, or
+                replicas died faster than they could be replaced.
         """
         try:
-            async with self._one_plan:
-                return await self._plan(request, await self.describe())
+            return await asyncio.wait_for(self._plan(request), timeout_s)
+        except asyncio.TimeoutError:
+            raise PlannerError(
+                f"no plan within serving.plan_timeout {timeout_s:g} s: the search is too large for "
+                "this machine, or its replicas are being restarted."
+            ) from None
         except RayTaskError as error:
             raise PlannerError(sentence(error)) from None
         except ValueError as error:
             raise PlannerError(str(error)) from None
 
-    async def _plan(self, request: PlanRequest, description: ModelDescription) -> ServedPlan:
+    async def _plan(self, request: PlanRequest) -> ServedPlan:
+        description = await self.describe()
         expected = (description.tokens, description.dim)
         if request.scene.latent.shape != expected:
             raise PlannerError(
@@ -158,14 +165,15 @@ class ClusterPlanner:
                 f"plans has {expected}: encode with the same checkpoint that the planner serves."
             )
         course = Course(self._world_models, description, [ray.put(request.scene)])
-        search = planning(request, description.fingerprint)
-        candidates = next(search)
-        while True:
-            energies = await course.energies(candidates)
-            try:
-                candidates = search.send(energies)
-            except StopIteration as finished:
-                return ServedPlan(finished.value, course.report())
+        async with self._one_plan:
+            search = planning(request, description.fingerprint)
+            candidates = next(search)
+            while True:
+                energies = await course.energies(candidates)
+                try:
+                    candidates = search.send(energies)
+                except StopIteration as finished:
+                    return ServedPlan(finished.value, course.report())
 
 
 class Course:

@@ -32,7 +32,7 @@ from ray.serve.schema import ApplicationStatus, LoggingConfig
 from ..types import ModelDescription, PlannerError
 from . import session
 from .deployments import planner_application, sentence
-from .messages import HostReply, HostRequest, HostSettings, ServedPlan
+from .messages import GRACE_S, HostReply, HostRequest, HostSettings, ServedPlan
 
 _APPLICATION = "jepa_planner"
 # Latents of one plan, a few times over; Ray's own default is a third of the memory.
@@ -113,14 +113,15 @@ def _root_cause(traceback: str) -> str:
 
 
 def _answer(handle: DeploymentHandle, request: HostRequest) -> ServedPlan | PlannerError:
-    response = handle.plan.remote(request.request)
+    response = handle.plan.remote(request.request, request.timeout_s)
+    # The deployment keeps the time limit itself, and is late only when it cannot run at all.
+    patience_s = request.timeout_s + GRACE_S
     try:
-        plan: ServedPlan = response.result(timeout_s=request.timeout_s)
+        plan: ServedPlan = response.result(timeout_s=patience_s)
     except TimeoutError:
-        response.cancel()
         return PlannerError(
-            f"no plan within serving.plan_timeout {request.timeout_s:g} s: the search is too large "
-            "for this machine, or its replicas are being restarted."
+            f"the process that searches has not answered for {patience_s:g} s; Ray may be starting "
+            "it again."
         )
     except RayTaskError as error:
         return PlannerError(sentence(error))

@@ -17,14 +17,11 @@ from typing import Any, TypeVar
 from ..types import ModelDescription, Plan, PlannerError, PlanRequest
 from ..world_model import CheckpointError, read_checkpoint
 from ..world_model.model import DEFAULT_MICRO_BATCH
-from .messages import HostReply, HostRequest, HostSettings, ServedPlan, ServingReport
+from .messages import GRACE_S, HostReply, HostRequest, HostSettings, ServedPlan, ServingReport
 from .session import end_session
 from .settings import Precision, ServingSettings
 
 _Answer = TypeVar("_Answer")
-
-# The host's own time limit comes first; this much later it must have answered.
-_GRACE_S = 5.0
 
 
 class LocalRayPlanner:
@@ -130,12 +127,6 @@ class LocalRayPlanner:
         if self._closed:
             return
         self._closed = True
-        assert self._host.stdin is not None
-        self._host.stdin.close()
-        try:
-            self._host.wait(timeout=_GRACE_S / 2)
-        except subprocess.TimeoutExpired:
-            self._host.kill()
         end_session(self._host.pid)
         self._host.wait()
         shutil.rmtree(self._directory, ignore_errors=True)
@@ -147,9 +138,10 @@ class LocalRayPlanner:
     def _exchange(self, request: PlanRequest) -> ServedPlan:
         number, limit_s = next(self._numbers), self.plan_timeout_s
         self._send(HostRequest(number, request, limit_s))
+        patience_s = limit_s + 2 * GRACE_S
         while True:
             reply: HostReply = self._receive(
-                limit_s + _GRACE_S, f"Ray has not answered for {limit_s + _GRACE_S:g} s."
+                patience_s, f"the process that hosts Ray has not answered for {patience_s:g} s."
             )
             # The reply to an earlier request comes first if an interrupt broke off the wait for it.
             if reply.number == number:

@@ -9,6 +9,9 @@ from pathlib import Path
 from ..types import Plan, PlannerError, PlanRequest
 from .settings import ServingSettings
 
+GRACE_S = 5.0
+"""How much longer than its time limit each side waits for the next one's word of a plan."""
+
 
 @dataclass(frozen=True)
 class ServingReport:

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from jepa_planner_ros.geometry import POSITION
 from jepa_planner_ros.sim.franka import FrankaSim
-
-Float64Array = NDArray[np.float64]
+from jepa_planner_ros.types import Float64Array
 
 _ATTEMPTS = 10_000
 

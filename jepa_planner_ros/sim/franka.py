@@ -1,4 +1,7 @@
-"""A Franka Panda in physics simulation under a Cartesian impedance-like controller.
+"""A Franka Panda in physics simulation that follows Cartesian targets.
+
+The controller draws a minimum-jerk path from the present motion to the target, solves the inverse
+kinematics along it, and sets the joints that result as goals of the position servos.
 
 States are ``[x, y, z, roll, pitch, yaw, gripper]`` of the *upright* fingertip frame (see
 `jepa_planner_ros.robot.kinematics`) in the robot's base frame: a gripper that points down with the
@@ -22,8 +25,8 @@ from jepa_planner_ros.robot.kinematics import HOME_JOINTS, InverseKinematics, en
 from jepa_planner_ros.robot.limits import PANDA
 from jepa_planner_ros.sim import scene
 from jepa_planner_ros.sim.motion import MinimumJerkMotion, shortest_duration
+from jepa_planner_ros.types import Float64Array
 
-Float64Array = NDArray[np.float64]
 Image = NDArray[np.uint8]
 
 CONTROL_PERIOD = 0.01

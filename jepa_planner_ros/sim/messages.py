@@ -9,22 +9,16 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import PIL.Image
 from builtin_interfaces.msg import Time
-from geometry_msgs.msg import Point, Pose, PoseStamped, Quaternion, Vector3
-from jepa_planner_msgs.msg import EndEffectorState
+from geometry_msgs.msg import Pose, PoseStamped
 from numpy.typing import NDArray
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image, JointState
 from std_msgs.msg import Header
 
-from jepa_planner_ros.geometry import (
-    GRIPPER,
-    POSITION,
-    ROTATION,
-    euler_from_quaternion,
-    quaternion_from_euler,
-)
+from jepa_planner_ros.geometry import euler_from_quaternion
+from jepa_planner_ros.ros import poses
 from jepa_planner_ros.sim.franka import JointReading
+from jepa_planner_ros.types import Float64Array
 
-Float64Array = NDArray[np.float64]
 Picture = NDArray[np.uint8]
 
 _JPEG_QUALITY = 95
@@ -101,19 +95,8 @@ def joint_state_message(reading: JointReading, header: Header) -> JointState:
 
 def pose_message(state: Float64Array, header: Header) -> PoseStamped:
     """The pose of a state (7,)."""
-    x, y, z, w = quaternion_from_euler(state[ROTATION]).tolist()
-    pose = Pose(position=_point(state), orientation=Quaternion(x=x, y=y, z=z, w=w))
+    pose = poses.pose_message(state, poses.ControllerFrame.UPRIGHT)
     return PoseStamped(header=header, pose=pose)
-
-
-def state_message(state: Float64Array) -> EndEffectorState:
-    """A state (7,)."""
-    roll, pitch, yaw = state[ROTATION].tolist()
-    return EndEffectorState(
-        position=_point(state),
-        rotation=Vector3(x=roll, y=pitch, z=yaw),
-        gripper=float(state[GRIPPER]),
-    )
 
 
 def position_and_rotation(pose: Pose) -> Float64Array:
@@ -135,8 +118,3 @@ def position_and_rotation(pose: Pose) -> Float64Array:
 def stamped(time: Time, frame: str) -> Header:
     """A header of a moment and a frame."""
     return Header(stamp=time, frame_id=frame)
-
-
-def _point(state: Float64Array) -> Point:
-    x, y, z = state[POSITION].tolist()
-    return Point(x=x, y=y, z=z)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Float64Array = NDArray[np.float64]
+from jepa_planner_ros.types import Float64Array
 
 # Peaks of the rest-to-rest quintic s(u) = 10 u^3 - 15 u^4 + 6 u^5 over unit time and distance.
 _PEAK_SPEED = 15.0 / 8.0

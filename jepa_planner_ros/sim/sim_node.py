@@ -40,6 +40,7 @@ from sensor_msgs.msg import CameraInfo, CompressedImage, Image, JointState
 from std_msgs.msg import Float64MultiArray, Header
 
 from jepa_planner_ros.geometry import GRIPPER
+from jepa_planner_ros.ros.poses import state_message
 from jepa_planner_ros.sim import messages
 from jepa_planner_ros.sim.episodes import sample_reach_task
 from jepa_planner_ros.sim.franka import CONTROL_PERIOD, FrankaSim
@@ -218,8 +219,8 @@ class SimNode(Node):
         response.goal_image = messages.image_message(
             task.goal_image, settings.image_encoding, header
         )
-        response.start_state = messages.state_message(task.start_state)
-        response.goal_state = messages.state_message(task.goal_state)
+        response.start_state = state_message(task.start_state)
+        response.goal_state = state_message(task.goal_state)
         response.success = True
         response.message = (
             f"The arm is at the start of seed {request.seed}, "

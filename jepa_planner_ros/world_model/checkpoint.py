@@ -25,9 +25,19 @@ SHIPPED = Path(__file__).parent / "weights" / "shipped.safetensors"
 # Every released V-JEPA 2 network has heads of this width; weights alone do not tell.
 _META_HEAD_DIM = 64
 
+# What reading sizes and weights that are missing, or not what they should be, leads to.
+_MALFORMED = (
+    AttributeError,
+    IndexError,
+    KeyError,
+    TypeError,
+    ValueError,
+    ZeroDivisionError,
+)
+
 
 class CheckpointError(ValueError):
-    """A file does not hold a world model that can be used; the message says what was expected."""
+    """A world model cannot be loaded; the message says what was expected."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,17 +93,23 @@ def read_checkpoint(path: str | Path, image_size: tuple[int, int] | None = None)
             Default 256 x 256.
 
     Raises:
-        CheckpointError: the file is missing or holds no world model.
+        CheckpointError: the file is missing, cannot be read, or holds no world model.
     """
     path = SHIPPED if str(path) == "shipped" else Path(path)
-    if not path.is_file():
+    try:
+        if not path.is_file():
+            raise CheckpointError(
+                f"world_model.checkpoint: there is no file {path}. Give 'shipped', a .safetensors "
+                "file made by 'jepa-planner train', or Meta's vjepa2-ac-vitg.pt."
+            )
+        if path.suffix == ".safetensors":
+            return _read_safetensors(path)
+        return _read_meta(path, image_size or (256, 256))
+    except OSError as error:
         raise CheckpointError(
-            f"world_model.checkpoint: there is no file {path}. Give 'shipped', a .safetensors "
-            "file made by 'jepa-planner train', or Meta's vjepa2-ac-vitg.pt."
-        )
-    if path.suffix == ".safetensors":
-        return _read_safetensors(path)
-    return _read_meta(path, image_size or (256, 256))
+            f"world_model.checkpoint: the file {path} cannot be read: {error.strerror or error}. "
+            "Check its permissions, or give another file."
+        ) from error
 
 
 def write_checkpoint(checkpoint: Checkpoint, path: Path) -> None:
@@ -115,7 +131,7 @@ def _read_safetensors(path: Path) -> Checkpoint:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         config = WorldModelConfig.from_dict(json.loads(metadata["config"]))
         provenance = json.loads(metadata.get("provenance", "{}"))
-    except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
+    except (SafetensorError, *_MALFORMED) as error:
         raise CheckpointError(
             f"{path} is not a world model written by 'jepa-planner train': {error}"
         ) from error
@@ -133,20 +149,22 @@ def _read_meta(path: Path, image_size: tuple[int, int]) -> Checkpoint:
             f"{path} should hold 'encoder' and 'predictor', as vjepa2-ac-vitg.pt does, "
             f"but holds {found}."
         )
-    encoder = _part(content["encoder"], "module.backbone.")
-    predictor = {
-        name.removeprefix("predictor_"): tensor
-        for name, tensor in _part(content["predictor"], "module.").items()
-        # Made by upstream for camera extrinsics, which the released model does not use.
-        if not name.startswith("extrinsics_encoder.")
-    }
-    encoder.pop("pos_embed", None)
     try:
+        encoder = _part(content["encoder"], "module.backbone.")
+        predictor = {
+            name.removeprefix("predictor_"): tensor
+            for name, tensor in _part(content["predictor"], "module.").items()
+            # Made by upstream for camera extrinsics, which the released model does not use.
+            if not name.startswith("extrinsics_encoder.")
+        }
+        encoder.pop("pos_embed", None)
         config = _infer_config(encoder, predictor, image_size)
     except KeyError as error:
         raise CheckpointError(
             f"{path} lacks the weight {error}: not a V-JEPA 2-AC world model."
         ) from error
+    except _MALFORMED as error:
+        raise CheckpointError(f"{path} is not a V-JEPA 2-AC world model: {error}") from error
     return Checkpoint(config, encoder, predictor, {})
 
 

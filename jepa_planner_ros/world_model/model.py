@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from jepa_planner_ros.types import Float32Array, Float64Array, ModelDescription, Scene
-from jepa_planner_ros.world_model.checkpoint import Checkpoint, read_checkpoint
+from jepa_planner_ros.world_model.checkpoint import Checkpoint, CheckpointError, read_checkpoint
 from jepa_planner_ros.world_model.preprocess import preprocess
 from jepa_planner_ros.world_model.rollout import Rollout, energy, rollout
 
@@ -22,6 +22,9 @@ class WorldModel:
     Candidates are always rolled out in micro-batches of one fixed size, the last one padded,
     because in floating point a candidate's energy depends on the size of the batch it is in. That
     makes a plan independent of how a round is split over replicas.
+
+    Raises:
+        CheckpointError: the weights do not fit, or there is no such device.
     """
 
     def __init__(
@@ -34,11 +37,19 @@ class WorldModel:
         encoder, predictor = checkpoint.build()
         self.config = checkpoint.config
         self.fingerprint = checkpoint.fingerprint()
-        self.device = torch.device(device)
         self.dtype = dtype
         self.micro_batch = micro_batch
-        self.encoder = encoder.to(self.device, dtype)
-        self.predictor = predictor.to(self.device, dtype)
+        try:
+            self.device = torch.device(device)
+            self.encoder = encoder.to(self.device, dtype)
+            self.predictor = predictor.to(self.device, dtype)
+        except (AssertionError, RuntimeError) as error:
+            # PyTorch asserts that it was built for a device, and goes on for lines about others.
+            cause = str(error).partition("\n")[0].rstrip(".")
+            raise CheckpointError(
+                f"world_model.device = '{device}' cannot take the world model: {cause}. Give "
+                "'cpu', or 'cuda' where PyTorch finds a GPU with enough memory."
+            ) from error
 
     def describe(self) -> ModelDescription:
         """What a client must know to use this model."""
@@ -96,6 +107,6 @@ def load_world_model(
     """The world model of a checkpoint: ``shipped``, our safetensors, or Meta's ``.pt``.
 
     Raises:
-        CheckpointError: the file is missing or holds no world model.
+        CheckpointError: the file is missing or holds no world model, or there is no such device.
     """
     return WorldModel(read_checkpoint(checkpoint), device, dtype, micro_batch)

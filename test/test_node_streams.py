@@ -1,0 +1,85 @@
+"""Which messages of a sensor are kept, whatever order they come in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+import rclpy
+from node_under_test import spinning, wait_until
+from rclpy.callback_groups import ReentrantCallbackGroup
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.qos import qos_profile_sensor_data
+from sensor_msgs.msg import JointState
+
+from jepa_planner_ros.ros.clock import ros_now, stamp_message
+from jepa_planner_ros.ros.streams import SensorStream
+
+SECOND = 10**9
+
+
+class Sensor(Node):
+    """Publishes a number under any stamp, and listens to itself."""
+
+    def __init__(self) -> None:
+        super().__init__("sensor")
+        self.read: list[float] = []
+        self.stream = SensorStream(
+            self, JointState, "numbers", 60.0, 10.0, self._read, ReentrantCallbackGroup()
+        )
+        self._publisher = self.create_publisher(JointState, "numbers", qos_profile_sensor_data)
+        self.now = ros_now(self)
+
+    def send(self, number: float, age: float) -> None:
+        """Publish a number as `age` s old, and wait until the stream has taken it."""
+        message = JointState(position=[number])
+        message.header.stamp = stamp_message(self.now - round(age * SECOND))
+        self._publisher.publish(message)
+        wait_until(lambda: self.read[-1:] == [number], "the number")
+        time.sleep(0.05)
+
+    def kept(self, age: float) -> float:
+        """The number that is nearest to an age."""
+        sample = self.stream.nearest(self.now - round(age * SECOND))
+        assert sample is not None
+        return sample.value
+
+    def _read(self, message: JointState) -> float:
+        self.read.append(message.position[0])
+        return self.read[-1]
+
+
+@pytest.fixture
+def sensor() -> Iterator[Sensor]:
+    rclpy.init()
+    sensor = Sensor()
+    try:
+        with spinning(SingleThreadedExecutor(), sensor):
+            wait_until(lambda: sensor.count_subscribers("numbers") == 1, "the subscription")
+            time.sleep(0.2)
+            yield sensor
+    finally:
+        rclpy.shutdown()
+
+
+def test_a_late_message_neither_becomes_the_newest_nor_ends_the_history(sensor: Sensor) -> None:
+    sensor.send(1.0, age=2.0)
+    sensor.send(2.0, age=0.5)
+    sensor.send(3.0, age=1.0)
+    newest = sensor.stream.newest()
+    assert newest is not None
+    assert newest.value == 2.0
+    assert sensor.kept(age=2.0) == 1.0
+    assert sensor.kept(age=1.0) == 2.0, "what came late is not kept"
+
+
+def test_a_clock_that_was_set_back_begins_the_history_anew(sensor: Sensor) -> None:
+    sensor.send(1.0, age=1.0)
+    sensor.send(2.0, age=0.0)
+    sensor.send(3.0, age=5.0)
+    newest = sensor.stream.newest()
+    assert newest is not None
+    assert newest.value == 3.0
+    assert sensor.kept(age=0.0) == 3.0
