@@ -9,9 +9,10 @@ import torch
 from numpy.typing import NDArray
 
 from jepa_planner_ros.types import Float32Array, Float64Array, ModelDescription, Scene
-from jepa_planner_ros.world_model.checkpoint import Checkpoint, read_checkpoint
+from jepa_planner_ros.world_model.checkpoint import Checkpoint
 from jepa_planner_ros.world_model.preprocess import preprocess
 from jepa_planner_ros.world_model.rollout import Rollout, energy, rollout
+from jepa_planner_ros.world_model.storage import read_checkpoint
 
 DEFAULT_MICRO_BATCH = 32
 
@@ -31,14 +32,12 @@ class WorldModel:
         dtype: torch.dtype = torch.float32,
         micro_batch: int = DEFAULT_MICRO_BATCH,
     ) -> None:
-        encoder, predictor = checkpoint.build()
         self.config = checkpoint.config
         self.fingerprint = checkpoint.fingerprint()
         self.device = torch.device(device)
         self.dtype = dtype
         self.micro_batch = micro_batch
-        self.encoder = encoder.to(self.device, dtype)
-        self.predictor = predictor.to(self.device, dtype)
+        self.encoder, self.predictor = checkpoint.build(self.device, dtype)
 
     def describe(self) -> ModelDescription:
         """What a client must know to use this model."""
@@ -93,7 +92,7 @@ def load_world_model(
     dtype: torch.dtype = torch.float32,
     micro_batch: int = DEFAULT_MICRO_BATCH,
 ) -> WorldModel:
-    """The world model of a checkpoint: ``shipped``, our safetensors, or Meta's ``.pt``.
+    """The world model of a checkpoint: a preset's name, our safetensors, or Meta's ``.pt``.
 
     Raises:
         CheckpointError: the file is missing or holds no world model.
