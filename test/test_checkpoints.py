@@ -270,6 +270,12 @@ def test_a_replaced_or_overwritten_file_does_not_touch_a_loaded_model(tmp_path: 
     assert not list(tmp_path.glob("*.part"))
 
 
+def test_a_written_file_can_be_read_by_those_whom_the_umask_lets(tmp_path: Path) -> None:
+    (tmp_path / "any").touch()
+    path = our_file(tmp_path / "model.safetensors")
+    assert path.stat().st_mode == (tmp_path / "any").stat().st_mode
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 def test_networks_are_built_without_a_copy_in_another_precision(preset: str) -> None:
     """Real shapes of every preset; the weights share one number, and their own memory is checked"""

@@ -114,12 +114,16 @@ def write_checkpoint(checkpoint: Checkpoint, path: Path) -> None:
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f"{path.name}.part")
+    unfinished.touch()
+    mode = unfinished.stat().st_mode
     try:
         save_file(
             {name: tensor.contiguous() for name, tensor in checkpoint.weights()},
             unfinished,
             metadata,
         )
+        # The library makes files that only their owner can read, whatever the umask says.
+        unfinished.chmod(mode)
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
