@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..types import ModelDescription, Plan, PlannerError, PlanRequest
-from ..world_model import CheckpointError, read_checkpoint
+from ..world_model import PRESETS, CheckpointError, read_checkpoint
 from ..world_model.model import DEFAULT_MICRO_BATCH
 from .messages import GRACE_S, HostReply, HostRequest, HostSettings, ServedPlan, ServingReport
 from .session import end_session
@@ -34,7 +34,7 @@ class LocalRayPlanner:
     plans are made one after the other.
 
     Args:
-        checkpoint: ``shipped``, one of our safetensors files, or Meta's ``.pt``.
+        checkpoint: a preset's name, one of our safetensors files, or Meta's ``.pt``.
         replicas: copies of the world model; None gives one per GPU, or two on the CPU.
         device: ``auto``, ``cpu`` or ``cuda``.
         precision: number format of the weights.
@@ -61,7 +61,9 @@ class LocalRayPlanner:
         dashboard: bool = False,
     ) -> None:
         # A relative path must mean the same to the replicas.
-        path = str(checkpoint) if str(checkpoint) == "shipped" else str(Path(checkpoint).absolute())
+        path = str(checkpoint)
+        if path not in PRESETS:
+            path = str(Path(checkpoint).absolute())
         serving = ServingSettings(path, device, replicas, precision, micro_batch)
         try:
             # A useless file is better refused now than after half a minute, by a replica.

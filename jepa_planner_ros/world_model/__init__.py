@@ -1,12 +1,8 @@
 """V-JEPA 2-AC: encode a frame to latents, and predict the latents that actions lead to."""
 
-from jepa_planner_ros.world_model.checkpoint import (
-    Checkpoint,
-    CheckpointError,
-    read_checkpoint,
-    write_checkpoint,
-)
+from jepa_planner_ros.world_model.checkpoint import Checkpoint, CheckpointError
 from jepa_planner_ros.world_model.config import (
+    PRESETS,
     SMALL,
     VJEPA2_AC_VITG,
     EncoderConfig,
@@ -18,8 +14,14 @@ from jepa_planner_ros.world_model.model import WorldModel, load_world_model
 from jepa_planner_ros.world_model.predictor import Predictor
 from jepa_planner_ros.world_model.preprocess import preprocess
 from jepa_planner_ros.world_model.rollout import Rollout, energy, rollout
+from jepa_planner_ros.world_model.storage import (
+    locate_checkpoint,
+    read_checkpoint,
+    write_checkpoint,
+)
 
 __all__ = [
+    "PRESETS",
     "SMALL",
     "VJEPA2_AC_VITG",
     "Checkpoint",
@@ -33,6 +35,7 @@ __all__ = [
     "WorldModelConfig",
     "energy",
     "load_world_model",
+    "locate_checkpoint",
     "preprocess",
     "read_checkpoint",
     "rollout",

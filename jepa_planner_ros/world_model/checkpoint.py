@@ -1,39 +1,26 @@
-"""World models on disk: our safetensors files and Meta's released ``.pt`` layout."""
+"""The weights of a world model, whatever file they came from."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import pickle
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
-from jepa_planner_ros.world_model.config import EncoderConfig, PredictorConfig, WorldModelConfig
+from jepa_planner_ros.world_model.config import WorldModelConfig
 from jepa_planner_ros.world_model.encoder import Encoder
 from jepa_planner_ros.world_model.predictor import Predictor
 
 SHIPPED = Path(__file__).parent / "weights" / "shipped.safetensors"
 """The model trained on the simulated Franka by ``jepa-planner train``."""
 
-# Every released V-JEPA 2 network has heads of this width; weights alone do not tell.
-_META_HEAD_DIM = 64
-
-# What reading sizes and weights that are missing, or not what they should be, leads to.
-_MALFORMED = (
-    AttributeError,
-    IndexError,
-    KeyError,
-    TypeError,
-    ValueError,
-    ZeroDivisionError,
-)
+_NAMED_AT_MOST = 3
 
 
 class CheckpointError(ValueError):
@@ -42,7 +29,9 @@ class CheckpointError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """Weights in memory, with what is needed to build the networks that take them.
+    """Weights, with what is needed to build the networks that take them.
+
+    Weights read from a file stay there until they are used: they are mapped into memory.
 
     Attributes:
         config: sizes of the networks.
@@ -56,149 +45,117 @@ class Checkpoint:
     predictor: Mapping[str, Tensor]
     provenance: Mapping[str, Any]
 
-    def fingerprint(self) -> str:
-        """Hash of sizes and weights, 16 hexadecimal digits; equal only for equal models."""
-        digest = hashlib.sha256(json.dumps(self.config.to_dict(), sort_keys=True).encode())
-        for prefix, weights in (("encoder", self.encoder), ("predictor", self.predictor)):
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """All weights, in the order and by the names that safetensors files have them."""
+        for part, weights in (("encoder", self.encoder), ("predictor", self.predictor)):
             for name in sorted(weights):
-                tensor = weights[name].contiguous()
-                digest.update(f"{prefix}.{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-                digest.update(tensor.view(torch.uint8).numpy().data)
+                yield f"{part}.{name}", weights[name]
+
+    def fingerprint(self) -> str:
+        """Hash of sizes and weights, 16 hexadecimal digits; equal only for equal models.
+
+        It covers every stored bit, so it does not depend on the file's layout nor on the precision
+        or device that the model is run in. Each weight is hashed by itself, on all cores.
+        """
+        digest = hashlib.sha256(json.dumps(self.config.to_dict(), sort_keys=True).encode())
+        with ThreadPoolExecutor() as pool:
+            for part in pool.map(_weight_digest, self.weights()):
+                digest.update(part)
         return digest.hexdigest()[:16]
 
-    def build(self) -> tuple[Encoder, Predictor]:
-        """Networks with these weights, in single precision.
+    def require_fit(self) -> None:
+        """Check that networks of these sizes take these weights, without touching the values.
 
         Raises:
-            CheckpointError: a weight is missing, unknown or of another shape.
+            CheckpointError: a weight is missing, unknown, of another shape or no float.
         """
-        encoder, predictor = Encoder(self.config.encoder), Predictor(self.config)
-        for name, network, weights in (
-            ("encoder", encoder, self.encoder),
-            ("predictor", predictor, self.predictor),
-        ):
-            try:
-                network.load_state_dict(weights, strict=True)
-            except RuntimeError as error:
-                raise CheckpointError(f"the {name}'s weights do not fit: {error}") from error
+        self._empty_networks()
+
+    def require_finite(self, weights: Iterator[tuple[str, Tensor]] | None = None) -> None:
+        """Check every value, which reads the whole file.
+
+        Args:
+            weights: what `weights` gives, wrapped to show progress.
+
+        Raises:
+            CheckpointError: a weight holds NaN or infinity.
+        """
+        for name, weight in weights or self.weights():
+            bad = weight.numel() - int(torch.isfinite(weight).sum())
+            if bad:
+                raise CheckpointError(
+                    f"{bad} of the {weight.numel()} values of {name} are NaN or infinite: the "
+                    "weights were damaged, or their training diverged. Get the file again."
+                )
+
+    def build(
+        self, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32
+    ) -> tuple[Encoder, Predictor]:
+        """Networks with these weights on `device`, in `dtype`.
+
+        Each weight is converted by itself, so that no second copy of the model ever exists. The
+        networks own their weights: the file may change or go away afterwards.
+
+        Raises:
+            CheckpointError: a weight is missing, unknown, of another shape or no float.
+        """
+        encoder, predictor = self._empty_networks()
+        for network, weights in ((encoder, self.encoder), (predictor, self.predictor)):
+            network.load_state_dict(
+                {name: weight.to(device, dtype, copy=True) for name, weight in weights.items()},
+                strict=True,
+                assign=True,
+            )
         return encoder.eval(), predictor.eval()
 
-
-def read_checkpoint(path: str | Path, image_size: tuple[int, int] | None = None) -> Checkpoint:
-    """Read a world model from disk, never executing pickled code.
-
-    Args:
-        path: ``shipped``, one of our ``.safetensors`` files, or Meta's ``vjepa2-ac-vitg.pt``.
-        image_size: (height, width) that Meta's weights are used at; they do not store it.
-            Default 256 x 256.
-
-    Raises:
-        CheckpointError: the file is missing, cannot be read, or holds no world model.
-    """
-    path = SHIPPED if str(path) == "shipped" else Path(path)
-    try:
-        if not path.is_file():
-            raise CheckpointError(
-                f"world_model.checkpoint: there is no file {path}. Give 'shipped', a .safetensors "
-                "file made by 'jepa-planner train', or Meta's vjepa2-ac-vitg.pt."
-            )
-        if path.suffix == ".safetensors":
-            return _read_safetensors(path)
-        return _read_meta(path, image_size or (256, 256))
-    except OSError as error:
-        raise CheckpointError(
-            f"world_model.checkpoint: the file {path} cannot be read: {error.strerror or error}. "
-            "Check its permissions, or give another file."
-        ) from error
+    def _empty_networks(self) -> tuple[Encoder, Predictor]:
+        """Networks without memory for their weights, which fit into them."""
+        sizes = self.config
+        with torch.device("meta"):
+            encoder, predictor = Encoder(sizes.encoder), Predictor(sizes)
+        for name, part, network, weights in (
+            ("encoder", sizes.encoder, encoder, self.encoder),
+            ("predictor", sizes.predictor, predictor, self.predictor),
+        ):
+            complaints = _complaints(network, weights)
+            if complaints:
+                raise CheckpointError(
+                    f"the {name}'s weights do not fit {part.depth} blocks of width {part.dim}: "
+                    f"{'; '.join(complaints)}."
+                )
+        return encoder, predictor
 
 
-def write_checkpoint(checkpoint: Checkpoint, path: Path) -> None:
-    """Write a safetensors file that `read_checkpoint` reads."""
-    tensors = {f"encoder.{name}": tensor for name, tensor in checkpoint.encoder.items()}
-    tensors |= {f"predictor.{name}": tensor for name, tensor in checkpoint.predictor.items()}
-    metadata = {
-        "config": json.dumps(checkpoint.config.to_dict()),
-        "provenance": json.dumps(dict(checkpoint.provenance)),
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata)
+def _weight_digest(weight: tuple[str, Tensor]) -> bytes:
+    name, values = weight
+    digest = hashlib.sha256(f"{name} {values.dtype} {tuple(values.shape)}".encode())
+    digest.update(values.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.digest()
 
 
-def _read_safetensors(path: Path) -> Checkpoint:
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        config = WorldModelConfig.from_dict(json.loads(metadata["config"]))
-        provenance = json.loads(metadata.get("provenance", "{}"))
-    except (SafetensorError, *_MALFORMED) as error:
-        raise CheckpointError(
-            f"{path} is not a world model written by 'jepa-planner train': {error}"
-        ) from error
-    return Checkpoint(config, _part(tensors, "encoder."), _part(tensors, "predictor."), provenance)
-
-
-def _read_meta(path: Path, image_size: tuple[int, int]) -> Checkpoint:
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError) as error:
-        raise CheckpointError(f"{path} cannot be read as a PyTorch checkpoint: {error}") from error
-    if not isinstance(content, dict) or not {"encoder", "predictor"} <= content.keys():
-        found = sorted(map(str, content)) if isinstance(content, dict) else type(content).__name__
-        raise CheckpointError(
-            f"{path} should hold 'encoder' and 'predictor', as vjepa2-ac-vitg.pt does, "
-            f"but holds {found}."
+def _complaints(network: nn.Module, weights: Mapping[str, Tensor]) -> list[str]:
+    """What keeps `network` from taking `weights`."""
+    expected = network.state_dict()
+    missing = [name for name in expected if name not in weights]
+    unknown = [name for name in weights if name not in expected]
+    misshapen = [
+        f"{name} is {tuple(weights[name].shape)}, not {tuple(weight.shape)}"
+        for name, weight in expected.items()
+        if name in weights and weights[name].shape != weight.shape
+    ]
+    no_floats = [f"{n} is {w.dtype}" for n, w in weights.items() if not w.is_floating_point()]
+    return [
+        f"{len(found)} {what} ({_some(found)})"
+        for what, found in (
+            (f"of {len(expected)} weights are missing", missing),
+            ("are unknown", unknown),
+            ("have another shape", misshapen),
+            ("are no floating-point numbers", no_floats),
         )
-    try:
-        encoder = _part(content["encoder"], "module.backbone.")
-        predictor = {
-            name.removeprefix("predictor_"): tensor
-            for name, tensor in _part(content["predictor"], "module.").items()
-            # Made by upstream for camera extrinsics, which the released model does not use.
-            if not name.startswith("extrinsics_encoder.")
-        }
-        encoder.pop("pos_embed", None)
-        config = _infer_config(encoder, predictor, image_size)
-    except KeyError as error:
-        raise CheckpointError(
-            f"{path} lacks the weight {error}: not a V-JEPA 2-AC world model."
-        ) from error
-    except _MALFORMED as error:
-        raise CheckpointError(f"{path} is not a V-JEPA 2-AC world model: {error}") from error
-    return Checkpoint(config, encoder, predictor, {})
+        if found
+    ]
 
 
-def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {
-        name.removeprefix(prefix): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(prefix)
-    }
-
-
-def _infer_config(
-    encoder: Mapping[str, Tensor], predictor: Mapping[str, Tensor], image_size: tuple[int, int]
-) -> WorldModelConfig:
-    dim, _, tubelet, patch, _ = encoder["patch_embed.proj.weight"].shape
-    width = predictor["embed.weight"].shape[0]
-    return WorldModelConfig(
-        EncoderConfig(
-            image_size=image_size,
-            patch_size=patch,
-            tubelet_size=tubelet,
-            dim=dim,
-            depth=_depth(encoder),
-            heads=dim // _META_HEAD_DIM,
-            mlp_hidden=encoder["blocks.0.mlp.fc1.weight"].shape[0],
-        ),
-        PredictorConfig(
-            dim=width,
-            depth=_depth(predictor),
-            heads=width // _META_HEAD_DIM,
-            mlp_hidden=predictor["blocks.0.mlp.fc1.weight"].shape[0],
-        ),
-    )
-
-
-def _depth(weights: Mapping[str, Tensor]) -> int:
-    return 1 + max(int(name.split(".")[1]) for name in weights if name.startswith("blocks."))
+def _some(names: list[str]) -> str:
+    more = ", ..." if len(names) > _NAMED_AT_MOST else ""
+    return ", ".join(names[:_NAMED_AT_MOST]) + more

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any
 
 
@@ -74,7 +76,16 @@ class WorldModelConfig:
         return cls(EncoderConfig(**encoder), PredictorConfig(**values["predictor"]))
 
 
-VJEPA2_AC_VITG = WorldModelConfig()
+VIT_L = EncoderConfig(dim=1024, depth=24, heads=16, mlp_hidden=4096)
+"""The encoder of Meta's ``vitl.pt``."""
+
+VIT_H = EncoderConfig(dim=1280, depth=32, heads=16, mlp_hidden=5120)
+"""The encoder of Meta's ``vith.pt``."""
+
+VIT_G = EncoderConfig()
+"""The encoder of Meta's ``vitg.pt`` and ``vjepa2-ac-vitg.pt``."""
+
+VJEPA2_AC_VITG = WorldModelConfig(VIT_G)
 """Meta's released checkpoint ``vjepa2-ac-vitg.pt``: 1.3 billion parameters."""
 
 SMALL = WorldModelConfig(
@@ -82,3 +93,13 @@ SMALL = WorldModelConfig(
     PredictorConfig(dim=128, depth=3, heads=4, mlp_hidden=512),
 )
 """The shipped model: the same structure with a thousandth of the parameters."""
+
+PRESETS: Mapping[str, WorldModelConfig] = MappingProxyType(
+    {
+        "shipped": SMALL,
+        "vjepa2-ac-vitl": WorldModelConfig(VIT_L),
+        "vjepa2-ac-vith": WorldModelConfig(VIT_H),
+        "vjepa2-ac-vitg": VJEPA2_AC_VITG,
+    }
+)
+"""Sizes by name. Only ``shipped`` comes with weights; Meta released those of ``vjepa2-ac-vitg``."""

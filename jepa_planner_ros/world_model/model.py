@@ -9,9 +9,10 @@ import torch
 from numpy.typing import NDArray
 
 from jepa_planner_ros.types import Float32Array, Float64Array, ModelDescription, Scene
-from jepa_planner_ros.world_model.checkpoint import Checkpoint, CheckpointError, read_checkpoint
+from jepa_planner_ros.world_model.checkpoint import Checkpoint, CheckpointError
 from jepa_planner_ros.world_model.preprocess import preprocess
 from jepa_planner_ros.world_model.rollout import Rollout, energy, rollout
+from jepa_planner_ros.world_model.storage import read_checkpoint
 
 DEFAULT_MICRO_BATCH = 32
 
@@ -34,15 +35,13 @@ class WorldModel:
         dtype: torch.dtype = torch.float32,
         micro_batch: int = DEFAULT_MICRO_BATCH,
     ) -> None:
-        encoder, predictor = checkpoint.build()
         self.config = checkpoint.config
         self.fingerprint = checkpoint.fingerprint()
         self.dtype = dtype
         self.micro_batch = micro_batch
         try:
             self.device = torch.device(device)
-            self.encoder = encoder.to(self.device, dtype)
-            self.predictor = predictor.to(self.device, dtype)
+            self.encoder, self.predictor = checkpoint.build(self.device, dtype)
         except (AssertionError, RuntimeError) as error:
             # PyTorch asserts that it was built for a device, and goes on for lines about others.
             cause = str(error).partition("\n")[0].rstrip(".")
