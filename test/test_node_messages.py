@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image as PillowImage
+from scipy.spatial.transform import Rotation
 from sensor_msgs.msg import CompressedImage, Image
 
-from jepa_planner_ros.geometry import quaternion_from_euler
 from jepa_planner_ros.ros.clock import duration_message, nanoseconds, seconds, stamp_message
 from jepa_planner_ros.ros.images import (
     ImageError,
@@ -158,7 +158,7 @@ def test_poses_come_back_as_the_state_that_was_sent(frame: ControllerFrame) -> N
 def test_frankas_frame_points_out_of_a_gripper_that_points_down() -> None:
     down = np.array([0.4, 0.0, 0.3, 0.0, 0.0, 0.0, 0.0])
     q = pose_message(down, ControllerFrame.FINGERTIPS).orientation
-    expected = quaternion_from_euler(np.array([np.pi, 0.0, 0.0]))
+    expected = Rotation.from_euler("xyz", np.array([np.pi, 0.0, 0.0])).as_quat()
     np.testing.assert_allclose(np.abs([q.x, q.y, q.z, q.w]), np.abs(expected), atol=1e-12)
 
 
