@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import threading
 import time
 from array import array
@@ -48,6 +49,8 @@ HOME = end_effector_state(HOME_JOINTS)
 PATIENCE = 60.0
 
 enter_domain(free_domain(), os.environ)
+# Node, robot and client share one interpreter here; torch waits for it at every operation.
+sys.setswitchinterval(0.0005)
 
 
 def write_tiny_model(path: Path) -> Path:

@@ -38,7 +38,7 @@ from jepa_planner_ros.control.episode import (
     Warn,
 )
 from jepa_planner_ros.control.safety import Stream
-from jepa_planner_ros.types import Plan, PlanRequest, PlanTiming, SearchRound
+from jepa_planner_ros.types import FAST_SEARCH, Plan, PlanRequest, PlanTiming, SearchRound
 
 TICK = 0.02
 MODEL = "0123456789abcdef"
@@ -151,7 +151,9 @@ class World:
 def episode_for(
     world: World, *subgoals: SubGoal, time_limit: float = 600.0, seed: int = 7
 ) -> Episode:
-    return begin(Goal(subgoals, time_limit, MODEL, seed=seed), ControlSettings(), world.time)
+    search = replace(FAST_SEARCH, horizon=2)
+    goal = Goal(subgoals, time_limit, MODEL, search, seed)
+    return begin(goal, ControlSettings(), world.time)
 
 
 def ended(episode: Episode) -> Ended:

@@ -86,7 +86,7 @@ def test_each_step_is_planned_published_commanded_and_reported(node: Neighbourho
         node.client.plans, goal.feedback, node.robot.targets, strict=True
     ):
         assert (plan.search, plan.seed, plan.rollouts) == ("fast", 0, 3 * 64 + 1)
-        assert len(plan.actions) == len(plan.predicted_states) == len(plan.predicted_energies) == 2
+        assert len(plan.actions) == len(plan.predicted_states) == len(plan.predicted_energies) == 1
         assert len(plan.round_best_energies) == len(plan.round_elite_energies) == 3
         assert plan.header.frame_id == feedback.target_pose.header.frame_id == "panda_link0"
         assert feedback.energy == plan.energy

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
+import numpy as np
 import rclpy
 from rcl_interfaces.msg import SetParametersResult
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
@@ -39,6 +40,11 @@ _THREADS = 4
 _STOPPING = 1.0
 """How long each part of the node may take to stop, s."""
 
+_BLANK_FRAME = np.zeros((64, 64, 3), np.uint8)
+# s. Executor and network share Python's lock, which changes hands at every operation of a network;
+# at the usual 5 ms an encoding of a few milliseconds takes a second.
+_SWITCH_INTERVAL = 0.0005
+
 
 class PlannerNode(Node):
     """Wires the robot, the control loop and the planner together.
@@ -63,6 +69,8 @@ class PlannerNode(Node):
         world_model = load_world_model(wiring.checkpoint, wiring.device)
         self._worker = Worker("planning")
         self._planner = self._start_planner(wiring, world_model)
+        # The first frame takes longer than all others; no goal should wait for it.
+        self._worker.submit(lambda: world_model.encode(_BLANK_FRAME)).result()
         runner = EpisodeRunner(robot, world_model.encode, self._planner, self._worker)
         self._server = ReachServer(self, runner, world_model, self._worker, reporter)
         self._capture = CaptureService(self, robot, wiring.capture_directory, services)
@@ -133,6 +141,7 @@ def run(args: list[str] | None) -> None:
     Raises:
         SystemExit: the node cannot start; the message says why.
     """
+    sys.setswitchinterval(_SWITCH_INTERVAL)
     # rclpy's own handlers would close the context before the arm can be held.
     rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
     signal.signal(signal.SIGTERM, _interrupt)
