@@ -168,7 +168,7 @@ def test_a_world_model_of_impossible_sizes_is_refused(model: Path, tmp_path: Pat
         metadata = {"config": json.dumps(sizes)}
         path = tmp_path / f"{name}.safetensors"
         save_file({f"encoder.{key}": one for key, one in whole.encoder.items()}, path, metadata)
-        with pytest.raises(CheckpointError, match="not a world model"):
+        with pytest.raises(CheckpointError, match="does not describe a world model"):
             read_checkpoint(path)
 
 

@@ -76,9 +76,15 @@ def read_checkpoint(
     Raises:
         CheckpointError: the file is missing, damaged or holds no world model.
     """
-    path = locate_checkpoint(checkpoint)
-    with path.open("rb") as file:
-        start = file.read(64)
+    try:
+        path = locate_checkpoint(checkpoint)
+        with path.open("rb") as file:
+            start = file.read(64)
+    except OSError as error:
+        raise CheckpointError(
+            f"world_model.checkpoint: the file {checkpoint} cannot be read: "
+            f"{error.strerror or error}. Check its permissions, or give another file."
+        ) from error
     if start.startswith(_ZIP):
         read = read_meta(path, image_size or (256, 256))
     elif start.startswith(_PICKLE):
