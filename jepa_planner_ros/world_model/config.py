@@ -54,7 +54,7 @@ class WorldModelConfig:
 
     def __post_init__(self) -> None:
         for name, part in (("encoder", self.encoder), ("predictor", self.predictor)):
-            if part.dim % part.heads or (part.dim // part.heads) % 2:
+            if part.heads < 1 or part.dim % part.heads or (part.dim // part.heads) % 2:
                 raise ValueError(
                     f"{name}.dim {part.dim} must split into {part.heads} heads of even width."
                 )
