@@ -41,13 +41,8 @@ setup: $(INTERFACES)  ## Make .venv with ROS 2, the interfaces and the jepa-plan
 demo: setup  ## Watch the simulated Franka reach a photographed goal; writes demo/report.html
 	@$(BIN)/jepa-planner demo $(ARGS)
 
-# Each file in a process of its own: ROS domains and OpenGL contexts outlive the tests that made them.
 test: setup  ## Run the tests
-ifeq ($(ARGS),)
-	@set -e; for file in test/test_*.py; do timeout 600 $(BIN)/python -m pytest -q $$file; done
-else
 	@$(BIN)/python -m pytest $(ARGS)
-endif
 
 lint: setup  ## Check style and types
 	$(BIN)/ruff check .

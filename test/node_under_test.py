@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import sys
 import threading
 import time
@@ -31,7 +30,6 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, qos_profile_sensor_data
 from sensor_msgs.msg import CompressedImage, Image, JointState
 from std_msgs.msg import Float64MultiArray, String
 
-from jepa_planner_ros.cli.domain import enter_domain, free_domain
 from jepa_planner_ros.robot.kinematics import HOME_JOINTS, InverseKinematics, end_effector_state
 from jepa_planner_ros.ros.node import PlannerNode
 from jepa_planner_ros.ros.poses import ControllerFrame, pose_message, read_pose
@@ -48,7 +46,6 @@ from jepa_planner_ros.world_model import (
 HOME = end_effector_state(HOME_JOINTS)
 PATIENCE = 60.0
 
-enter_domain(free_domain(), os.environ)
 # Node, robot and client share one interpreter here; torch waits for it at every operation.
 sys.setswitchinterval(0.0005)
 

@@ -27,7 +27,6 @@ from rclpy.node import Node
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image, JointState
 from std_msgs.msg import Float64MultiArray, Header
 
-from jepa_planner_ros.cli.domain import enter_domain, free_domain
 from jepa_planner_ros.robot.joints import read_arm
 from jepa_planner_ros.robot.kinematics import end_effector_state
 from jepa_planner_ros.share import share_directory
@@ -35,9 +34,6 @@ from jepa_planner_ros.sim import messages
 from jepa_planner_ros.sim.parameters import SimNodeParameters
 from jepa_planner_ros.sim.sim_node import GRIPPER_TOPIC
 
-# A domain of our own keeps other ROS programs on this computer out of the test.
-DOMAIN = free_domain()
-enter_domain(DOMAIN, os.environ)
 ENVIRONMENT = {**os.environ, "PYTHONUNBUFFERED": "1"}
 COMMAND = [sys.executable, "-m", "jepa_planner_ros.sim.sim_node"]
 
@@ -128,7 +124,7 @@ def seconds(stamp: Any) -> float:
 def running_robot(log: Path, namespace: str, **parameters: object) -> Iterator[Robot]:
     arguments = [part for name, value in parameters.items() for part in ("-p", f"{name}:={value}")]
     context = Context()
-    rclpy.init(context=context, domain_id=DOMAIN)
+    rclpy.init(context=context)
     node = rclpy.create_node("test_sim_node", namespace=namespace, context=context)
     with log.open("w") as output:
         process = subprocess.Popen(
