@@ -1,7 +1,7 @@
 """The planner on Ray Serve: replicas of the world model share the rollouts of a search."""
 
-from .local import LocalRayPlanner
-from .messages import ServedPlan, ServingReport
-from .settings import ServingSettings
+from jepa_planner_ros.serving.local import LocalRayPlanner
+from jepa_planner_ros.serving.messages import ServedPlan, ServingReport
+from jepa_planner_ros.serving.settings import ServingSettings
 
 __all__ = ["LocalRayPlanner", "ServedPlan", "ServingReport", "ServingSettings"]

@@ -18,18 +18,18 @@ from ray.exceptions import RayActorError, RayTaskError
 from ray.serve import Application
 from ray.serve.handle import DeploymentHandle
 
-from ..planning import planning
-from ..types import (
+from jepa_planner_ros.planning import planning
+from jepa_planner_ros.serving.messages import ServedPlan, ServingReport
+from jepa_planner_ros.serving.settings import ServingSettings
+from jepa_planner_ros.serving.shards import shards
+from jepa_planner_ros.types import (
     Float64Array,
     ModelDescription,
     PlannerError,
     PlanRequest,
     Scene,
 )
-from ..world_model import load_world_model
-from .messages import ServedPlan, ServingReport
-from .settings import ServingSettings
-from .shards import shards
+from jepa_planner_ros.world_model import load_world_model
 
 # A shard is sent again this often when the replica it was on dies.
 _ATTEMPTS = 3

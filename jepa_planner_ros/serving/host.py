@@ -29,10 +29,16 @@ from ray.serve.config import ProxyLocation
 from ray.serve.handle import DeploymentHandle
 from ray.serve.schema import ApplicationStatus, LoggingConfig
 
-from ..types import ModelDescription, PlannerError
-from . import session
-from .deployments import planner_application, sentence
-from .messages import GRACE_S, HostReply, HostRequest, HostSettings, ServedPlan
+from jepa_planner_ros.serving import session
+from jepa_planner_ros.serving.deployments import planner_application, sentence
+from jepa_planner_ros.serving.messages import (
+    GRACE_S,
+    HostReply,
+    HostRequest,
+    HostSettings,
+    ServedPlan,
+)
+from jepa_planner_ros.types import ModelDescription, PlannerError
 
 _APPLICATION = "jepa_planner"
 # Latents of one plan, a few times over; Ray's own default is a third of the memory.

@@ -14,12 +14,19 @@ from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..types import ModelDescription, Plan, PlannerError, PlanRequest
-from ..world_model import PRESETS, CheckpointError, read_checkpoint
-from ..world_model.model import DEFAULT_MICRO_BATCH
-from .messages import GRACE_S, HostReply, HostRequest, HostSettings, ServedPlan, ServingReport
-from .session import end_session
-from .settings import Precision, ServingSettings
+from jepa_planner_ros.serving.messages import (
+    GRACE_S,
+    HostReply,
+    HostRequest,
+    HostSettings,
+    ServedPlan,
+    ServingReport,
+)
+from jepa_planner_ros.serving.session import end_session
+from jepa_planner_ros.serving.settings import Precision, ServingSettings
+from jepa_planner_ros.types import ModelDescription, Plan, PlannerError, PlanRequest
+from jepa_planner_ros.world_model import PRESETS, CheckpointError, read_checkpoint
+from jepa_planner_ros.world_model.model import DEFAULT_MICRO_BATCH
 
 _Answer = TypeVar("_Answer")
 

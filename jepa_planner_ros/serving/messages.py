@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..types import Plan, PlannerError, PlanRequest
-from .settings import ServingSettings
+from jepa_planner_ros.serving.settings import ServingSettings
+from jepa_planner_ros.types import Plan, PlannerError, PlanRequest
 
 GRACE_S = 5.0
 """How much longer than its time limit each side waits for the next one's word of a plan."""

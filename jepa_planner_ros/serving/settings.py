@@ -7,8 +7,8 @@ from typing import Literal
 
 import torch
 
-from ..types import PlannerError
-from ..world_model.model import DEFAULT_MICRO_BATCH
+from jepa_planner_ros.types import PlannerError
+from jepa_planner_ros.world_model.model import DEFAULT_MICRO_BATCH
 
 Precision = Literal["float32", "float16", "bfloat16"]
 
