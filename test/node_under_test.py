@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import rclpy
-import torch
 from builtin_interfaces.msg import Duration, Time
 from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import PoseStamped
@@ -23,6 +22,7 @@ from jepa_planner_msgs.action import ReachGoal
 from jepa_planner_msgs.msg import Plan, SubGoal
 from jepa_planner_msgs.srv import CaptureGoal
 from PIL import Image as PillowImage
+from random_weights import random_checkpoint
 from rclpy.action import ActionClient
 from rclpy.executors import Executor, MultiThreadedExecutor, SingleThreadedExecutor
 from rclpy.node import Node
@@ -34,10 +34,7 @@ from jepa_planner_ros.robot.kinematics import HOME_JOINTS, InverseKinematics, en
 from jepa_planner_ros.ros.node import PlannerNode
 from jepa_planner_ros.ros.poses import ControllerFrame, pose_message, read_pose
 from jepa_planner_ros.world_model import (
-    Checkpoint,
-    Encoder,
     EncoderConfig,
-    Predictor,
     PredictorConfig,
     WorldModelConfig,
     write_checkpoint,
@@ -56,9 +53,7 @@ def write_tiny_model(path: Path) -> Path:
         EncoderConfig(image_size=(32, 32), dim=32, depth=1, heads=2, mlp_hidden=64),
         PredictorConfig(dim=32, depth=1, heads=2, mlp_hidden=64),
     )
-    torch.manual_seed(0)
-    encoder, predictor = Encoder(config.encoder), Predictor(config)
-    write_checkpoint(Checkpoint(config, encoder.state_dict(), predictor.state_dict(), {}), path)
+    write_checkpoint(random_checkpoint(config), path)
     return path
 
 

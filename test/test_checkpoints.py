@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from random_weights import random_checkpoint
 from safetensors.torch import save_file
 
 from jepa_planner_ros.cli.main import main
@@ -39,13 +40,6 @@ SIZES = WorldModelConfig(
 IMAGE = SIZES.encoder.image_size
 
 
-def random_checkpoint(dtype: torch.dtype = torch.float32) -> Checkpoint:
-    torch.manual_seed(0)
-    parts = Encoder(SIZES.encoder), Predictor(SIZES)
-    encoder, predictor = ({n: w.to(dtype) for n, w in p.state_dict().items()} for p in parts)
-    return Checkpoint(SIZES, encoder, predictor, {})
-
-
 def meta_layout(checkpoint: Checkpoint) -> dict[str, dict[str, torch.Tensor]]:
     """As upstream saves it: wrapped, its predictor's names prefixed, with what is not needed."""
     prefixed = ("embed", "blocks", "norm", "proj")
@@ -62,14 +56,14 @@ def meta_layout(checkpoint: Checkpoint) -> dict[str, dict[str, torch.Tensor]]:
 
 
 def meta_file(path: Path, change: Callable[[dict], object] = lambda content: None) -> Path:
-    content = meta_layout(random_checkpoint())
+    content = meta_layout(random_checkpoint(SIZES))
     change(content)
     torch.save(content, path)
     return path
 
 
 def our_file(path: Path, **changes: object) -> Path:
-    write_checkpoint(replace(random_checkpoint(), **changes), path)
+    write_checkpoint(replace(random_checkpoint(SIZES), **changes), path)
     return path
 
 
@@ -165,7 +159,7 @@ def half_a_predictor(path: Path) -> Path:
 def last_blocks_missing(path: Path) -> Path:
     with torch.device("meta"):
         encoder = Encoder(replace(VJEPA2_AC_VITG.encoder, dim=1408)).state_dict()
-    small = random_checkpoint()
+    small = random_checkpoint(SIZES)
     # Only shapes count: a weight without a stride takes no room.
     encoder = {name: torch.zeros(1).expand(weight.shape) for name, weight in encoder.items()}
     torch.save(meta_layout(replace(small, encoder=encoder)), path / "model.pt")
@@ -234,7 +228,7 @@ def test_a_bad_file_is_refused_with_what_is_wrong(make: Callable, tmp_path: Path
 
 
 def test_values_that_are_not_finite_are_found() -> None:
-    damaged = random_checkpoint()
+    damaged = random_checkpoint(SIZES)
     damaged.encoder["norm.bias"][:2] = torch.inf
     with pytest.raises(CheckpointError, match=r"2 of the 64 values of encoder\.norm\.bias"):
         damaged.require_finite()
@@ -253,7 +247,7 @@ def test_all_ways_of_loading_give_the_same_fingerprint(tmp_path: Path) -> None:
     meta, ours = meta_file(tmp_path / "meta.pt"), tmp_path / "ours.safetensors"
     read = read_checkpoint(meta, image_size=IMAGE)
     write_checkpoint(read, ours)
-    expected = random_checkpoint().fingerprint()
+    expected = random_checkpoint(SIZES).fingerprint()
     assert read.fingerprint() == read_checkpoint(ours).fingerprint() == expected
     models = [WorldModel(read_checkpoint(ours), dtype=d) for d in (torch.float32, torch.float16)]
     assert [model.fingerprint for model in models] == [expected, expected]
@@ -263,8 +257,8 @@ def test_a_replaced_or_overwritten_file_does_not_touch_a_loaded_model(tmp_path: 
     path = our_file(tmp_path / "model.safetensors")
     encoder, _ = read_checkpoint(path).build()
     mapped = read_checkpoint(path)
-    write_checkpoint(random_checkpoint(torch.float16), path)
-    torch.testing.assert_close(dict(mapped.encoder), dict(random_checkpoint().encoder))
+    write_checkpoint(random_checkpoint(SIZES, torch.float16), path)
+    torch.testing.assert_close(dict(mapped.encoder), dict(random_checkpoint(SIZES).encoder))
     path.write_bytes(b"")
     assert encoder.norm.weight.sum() == 64
     assert not list(tmp_path.glob("*.part"))

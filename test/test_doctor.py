@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_checkpoints import BAD_FILES, our_file, random_checkpoint
+from random_weights import random_checkpoint
+from test_checkpoints import BAD_FILES, SIZES, our_file
 
 from jepa_planner_ros.cli import machine
 from jepa_planner_ros.cli.doctor import examine_checkpoint
@@ -93,7 +94,7 @@ def test_each_kind_of_bad_file_has_an_explanation_of_its_own(tmp_path: Path) -> 
         (finding,) = examine_checkpoint(str(make(place)))
         assert finding.fatal
         said.append(finding.found.replace(str(place), ""))
-    damaged = random_checkpoint()
+    damaged = random_checkpoint(SIZES)
     damaged.predictor["norm.weight"][0] = torch.nan
     path = our_file(tmp_path / "nan.safetensors", predictor=damaged.predictor)
     (finding,) = examine_checkpoint(str(path))

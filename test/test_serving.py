@@ -18,6 +18,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from random_weights import random_checkpoint
 
 from jepa_planner_ros.planning import InProcessPlanner
 from jepa_planner_ros.serving import LocalRayPlanner
@@ -33,9 +34,6 @@ from jepa_planner_ros.types import (
 )
 from jepa_planner_ros.world_model import (
     SMALL,
-    Checkpoint,
-    Encoder,
-    Predictor,
     load_world_model,
     write_checkpoint,
 )
@@ -62,7 +60,7 @@ time.sleep(600)
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("weights") / "random.safetensors"
-    write_checkpoint(random_checkpoint(), path)
+    write_checkpoint(random_checkpoint(SMALL), path)
     return path
 
 
@@ -82,12 +80,6 @@ def two_replicas(checkpoint: Path) -> Iterator[LocalRayPlanner]:
     print(f"a Ray of two replicas started in {time.monotonic() - started:.1f} s")
     yield planner
     planner.close()
-
-
-def random_checkpoint() -> Checkpoint:
-    torch.manual_seed(0)
-    encoder, predictor = Encoder(SMALL.encoder), Predictor(SMALL)
-    return Checkpoint(SMALL, encoder.state_dict(), predictor.state_dict(), {})
 
 
 def scene(tokens: int = 64) -> Scene:
@@ -285,7 +277,7 @@ def test_an_interrupt_during_the_start_ends_every_process(checkpoint: Path, tmp_
 
 
 def test_weights_that_predict_nonsense_are_reported_in_a_sentence(tmp_path: Path) -> None:
-    damaged = random_checkpoint()
+    damaged = random_checkpoint(SMALL)
     damaged.predictor["norm.weight"].fill_(float("nan"))
     write_checkpoint(damaged, tmp_path / "damaged.safetensors")
     with pytest.raises(PlannerError) as refusal:

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from random_weights import random_checkpoint
 
 from jepa_planner_ros.planning import InProcessPlanner
 from jepa_planner_ros.types import PlannerError, PlanRequest, Scene, SearchSettings
@@ -8,7 +9,6 @@ from jepa_planner_ros.world_model import (
     SMALL,
     VJEPA2_AC_VITG,
     Checkpoint,
-    CheckpointError,
     Encoder,
     EncoderConfig,
     Predictor,
@@ -29,8 +29,7 @@ TINY = WorldModelConfig(
 
 @pytest.fixture(scope="module")
 def checkpoint():
-    torch.manual_seed(0)
-    return Checkpoint(TINY, Encoder(TINY.encoder).state_dict(), Predictor(TINY).state_dict(), {})
+    return random_checkpoint(TINY)
 
 
 @pytest.fixture(scope="module")
@@ -118,45 +117,6 @@ def test_a_fingerprint_tells_models_apart(checkpoint):
 def test_the_full_sizes_survive_the_metadata():
     for config in (SMALL, VJEPA2_AC_VITG):
         assert WorldModelConfig.from_dict(config.to_dict()) == config
-
-
-def test_meta_layout_is_read_strictly(checkpoint, tmp_path):
-    config = WorldModelConfig(
-        EncoderConfig((32, 32), dim=64, depth=1, heads=1, mlp_hidden=64),
-        PredictorConfig(dim=64, depth=1, heads=1, mlp_hidden=64),
-    )
-    encoder, predictor = Encoder(config.encoder).state_dict(), Predictor(config).state_dict()
-    renamed = ("embed", "blocks", "norm", "proj")
-    content = {
-        "encoder": {f"module.backbone.{name}": weight for name, weight in encoder.items()},
-        "predictor": {
-            f"module.{'predictor_' if name.startswith(renamed) else ''}{name}": weight
-            for name, weight in predictor.items()
-        },
-    }
-    torch.save(content, tmp_path / "meta.pt")
-    read = read_checkpoint(tmp_path / "meta.pt", image_size=(32, 32))
-    assert read.config == config
-    read.build()
-
-    del content["predictor"]["module.predictor_proj.bias"]
-    torch.save(content, tmp_path / "half.pt")
-    with pytest.raises(CheckpointError, match=r"(?s)predictor.*proj\.bias"):
-        read_checkpoint(tmp_path / "half.pt", image_size=(32, 32)).build()
-
-
-def test_files_that_hold_no_world_model_are_refused(tmp_path):
-    with pytest.raises(CheckpointError, match="there is no file"):
-        read_checkpoint(tmp_path / "missing.pt")
-    (tmp_path / "text.safetensors").write_text("not a checkpoint")
-    with pytest.raises(CheckpointError, match="not a world model"):
-        read_checkpoint(tmp_path / "text.safetensors")
-    (tmp_path / "text.pt").write_text("not a checkpoint")
-    with pytest.raises(CheckpointError, match="cannot be read"):
-        read_checkpoint(tmp_path / "text.pt")
-    torch.save({"model": {}}, tmp_path / "foreign.pt")
-    with pytest.raises(CheckpointError, match=r"holds \['model'\]"):
-        read_checkpoint(tmp_path / "foreign.pt")
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from jepa_planner_ros.ros.parameters import (
 from jepa_planner_ros.ros.reach_server import ReachServer
 from jepa_planner_ros.ros.reporting import Diagnostics, Reporter
 from jepa_planner_ros.ros.robot import RosRobot
+from jepa_planner_ros.serving import LocalRayPlanner
 from jepa_planner_ros.types import Planner, PlannerError
 from jepa_planner_ros.world_model import CheckpointError, WorldModel, load_world_model
 
@@ -119,13 +120,6 @@ class PlannerNode(Node):
 def _make_planner(wiring: Wiring, world_model: WorldModel) -> Planner:
     if wiring.planner == "in_process":
         return InProcessPlanner(world_model)
-    try:
-        from jepa_planner_ros.serving import LocalRayPlanner
-    except ImportError as error:
-        raise PlannerError(
-            f"Planner local_ray needs Ray, which cannot be imported ({error}): run "
-            "pip install 'ray[serve]', or set the parameter planner to in_process."
-        ) from error
     return LocalRayPlanner(
         wiring.checkpoint,
         wiring.replicas or None,

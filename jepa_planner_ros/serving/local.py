@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from importlib.util import find_spec
 from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any, TypeVar
@@ -77,6 +78,10 @@ class LocalRayPlanner:
             read_checkpoint(path)
         except CheckpointError as error:
             raise PlannerError(str(error)) from error
+        if find_spec("ray") is None:
+            raise PlannerError(
+                "Ray is not installed: run pip install 'ray[serve]', or plan in this process."
+            )
         self.plan_timeout_s = plan_timeout_s
         self._numbers = itertools.count()
         self._one_plan = threading.Lock()
