@@ -6,17 +6,20 @@ Ray cluster and across a network. Arrays are NumPy's: they travel anywhere and b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Float32Array = NDArray[np.float32]
 Float64Array = NDArray[np.float64]
+Int64Array = NDArray[np.int64]
 
 EnergyName = Literal["last_step", "mean_over_steps"]
+DistanceName = Literal["l1", "l2"]
+"""Between latents: mean absolute difference, or root mean square difference."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +162,65 @@ class PlanRequest:
                 raise ValueError("previous holds a value that is not finite (NaN or infinity).")
 
 
+@dataclass(frozen=True, eq=False)
+class RolloutRequest:
+    """One question of a search to a world model: what do these action sequences lead to?
+
+    Only energies come back unless more is asked for, since whole latents weigh megabytes.
+
+    Attributes:
+        candidates: action sequences (batch, horizon, 7).
+        distance: how energies measure the distance to the goal.
+        components: indices (components,) into a flattened latent, of tokens * dim values; these
+            components of every predicted latent are returned.
+        gradient_weights: weights (horizon,) of the energies after each action in the sum whose
+            gradient by the actions is returned; None returns no gradients.
+        first_latent: return the whole latents predicted after the first action.
+    """
+
+    candidates: Float64Array
+    distance: DistanceName = "l1"
+    components: Int64Array | None = None
+    gradient_weights: Float64Array | None = None
+    first_latent: bool = False
+
+    def part(self, share: slice) -> RolloutRequest:
+        """The same question about some of the candidates."""
+        return replace(self, candidates=self.candidates[share])
+
+
+@dataclass(frozen=True, eq=False)
+class RolloutReply:
+    """The answer to a `RolloutRequest`, one entry per candidate; None what was not asked for.
+
+    Attributes:
+        energies: distance to the goal after each action (batch, horizon).
+        components: of the latents after each action (batch, horizon, components).
+        gradients: of the weighted sum of the energies (batch, horizon, 7).
+        first_latents: after the first action (batch, tokens, dim).
+    """
+
+    energies: Float64Array
+    components: Float32Array | None = None
+    gradients: Float64Array | None = None
+    first_latents: Float32Array | None = None
+
+    @staticmethod
+    def joined(parts: Sequence[RolloutReply]) -> RolloutReply:
+        """The answer to a question that was asked in parts."""
+
+        def join(arrays: list[NDArray[Any] | None]) -> NDArray[Any] | None:
+            given = [array for array in arrays if array is not None]
+            return np.concatenate(given) if given else None
+
+        return RolloutReply(
+            np.concatenate([part.energies for part in parts]),
+            join([part.components for part in parts]),
+            join([part.gradients for part in parts]),
+            join([part.first_latents for part in parts]),
+        )
+
+
 @dataclass(frozen=True)
 class SearchRound:
     """What one round of a search saw: energies of its best candidate and of its elites' mean."""
@@ -184,6 +246,8 @@ class Plan:
         actions: (horizon, 7).
         states: the predicted states (horizon + 1, 7), the first being the scene's.
         energies: the predicted energy after each action (horizon,), by an exact rollout.
+        predicted_latent: the latent (tokens, dim) that the same rollout predicts after the first
+            action: what the next plan may start from while that action is under way.
         start_energy: the energy of the scene itself.
         rollouts: how many candidate sequences the world model rolled out.
         rounds: the course of the search.
@@ -194,6 +258,7 @@ class Plan:
     actions: Float64Array
     states: Float64Array
     energies: Float64Array
+    predicted_latent: Float32Array
     start_energy: float
     rollouts: int
     rounds: tuple[SearchRound, ...]

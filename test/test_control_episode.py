@@ -75,7 +75,8 @@ def make_plan(request: PlanRequest, actions: np.ndarray, model: str = MODEL) -> 
     states = np.stack([request.scene.state] * 3)
     timing = PlanTiming(total=0.3, rollouts=0.2)
     rounds = (SearchRound(0.1, 0.2),)
-    return Plan(actions, states, np.array([0.2, 0.1]), 0.3, 8, rounds, timing, model)
+    energies, latent = np.array([0.2, 0.1]), np.zeros((4, 8), np.float32)
+    return Plan(actions, states, energies, latent, 0.3, 8, rounds, timing, model)
 
 
 @dataclass

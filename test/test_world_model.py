@@ -4,7 +4,14 @@ import torch
 from random_weights import random_checkpoint
 
 from jepa_planner_ros.planning import InProcessPlanner
-from jepa_planner_ros.types import PlannerError, PlanRequest, Scene, SearchSettings
+from jepa_planner_ros.types import (
+    PlannerError,
+    PlanRequest,
+    RolloutReply,
+    RolloutRequest,
+    Scene,
+    SearchSettings,
+)
 from jepa_planner_ros.world_model import (
     SMALL,
     VJEPA2_AC_VITG,
@@ -84,6 +91,57 @@ def test_energies_do_not_depend_on_how_candidates_are_split(model, scene):
     np.testing.assert_array_equal(together, np.concatenate(apart))
 
 
+def test_a_question_asked_in_parts_is_answered_to_the_bit(model, scene):
+    question = RolloutRequest(
+        candidates(20),
+        components=np.array([3, 70, 5]),
+        gradient_weights=np.array([0.5, 0.5]),
+        first_latent=True,
+    )
+    together = model.evaluate(scene, question)
+    shares = (slice(0, 8), slice(8, 16), slice(16, 20))
+    apart = RolloutReply.joined([model.evaluate(scene, question.part(share)) for share in shares])
+    for name in ("energies", "components", "gradients", "first_latents"):
+        np.testing.assert_array_equal(getattr(together, name), getattr(apart, name))
+
+
+def test_only_what_is_asked_for_is_answered(model, scene):
+    reply = model.evaluate(scene, RolloutRequest(candidates(2)))
+    assert reply.energies.shape == (2, 2)
+    assert reply.components is reply.gradients is reply.first_latents is None
+
+
+def test_components_and_first_latents_are_those_of_the_rollout(model, scene):
+    chosen = np.array([0, 7, 95])
+    reply = model.evaluate(
+        scene, RolloutRequest(candidates(8), components=chosen, first_latent=True)
+    )
+    latents = model.rollout(scene.latent, scene.state, candidates(8)).latents.numpy()
+    np.testing.assert_array_equal(reply.components, latents.reshape(8, 2, -1)[..., chosen])
+    np.testing.assert_array_equal(reply.first_latents, latents[:, 0])
+
+
+def test_the_l2_distance_is_the_root_mean_square(model, scene):
+    reply = model.evaluate(scene, RolloutRequest(candidates(8), distance="l2"))
+    latents = model.rollout(scene.latent, scene.state, candidates(8)).latents.numpy()
+    expected = np.sqrt(np.square(latents - scene.goal_latent).mean(axis=(-2, -1)))
+    np.testing.assert_allclose(reply.energies, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("distance", ["l1", "l2"])
+def test_gradients_are_those_of_the_weighted_energies(checkpoint, scene, distance):
+    exact = WorldModel(checkpoint, dtype=torch.float64, micro_batch=4)
+    weights, nudge = np.array([0.3, 0.7]), 1e-4
+    reply = exact.evaluate(scene, RolloutRequest(candidates(2), distance, gradient_weights=weights))
+    for dimension in np.ndindex(2, 7):
+        apart = np.zeros((2, 7))
+        apart[dimension] = nudge
+        sides = np.concatenate((candidates(2) + apart, candidates(2) - apart))
+        energies = exact.evaluate(scene, RolloutRequest(sides, distance)).energies @ weights
+        slopes = (energies[:2] - energies[2:]) / (2 * nudge)
+        np.testing.assert_allclose(reply.gradients[(slice(None), *dimension)], slopes, atol=2e-3)
+
+
 def test_actions_change_the_prediction(model, scene):
     energies = model.energies(scene, candidates(8))
     assert len(np.unique(energies[:, 0])) == 8
@@ -96,6 +154,8 @@ def test_the_same_request_gives_the_same_plan(model, scene):
     np.testing.assert_array_equal(first.actions, again.actions)
     np.testing.assert_array_equal(first.energies, model.energies(scene, first.actions[None])[0])
     assert first.rollouts == 61
+    predicted = model.rollout(scene.latent, scene.state, np.repeat(first.actions[None], 8, 0))
+    np.testing.assert_array_equal(first.predicted_latent, predicted.latents[0, 0].numpy())
     assert first.model_fingerprint == model.fingerprint
     np.testing.assert_array_equal(first.states[0], scene.state)
 
@@ -156,3 +216,9 @@ def test_damaged_weights_do_not_make_a_plan(checkpoint, scene):
     planner = InProcessPlanner(WorldModel(Checkpoint(TINY, checkpoint.encoder, damaged, {})))
     with pytest.raises(PlannerError, match="not finite"):
         planner.plan(PlanRequest(scene, SearchSettings(samples=8, elites=2, rounds=1)))
+
+
+def test_a_scene_of_another_encoder_is_refused_by_every_planner(model):
+    foreign = Scene(np.zeros((9, 48), np.float32), np.zeros(7), np.zeros((9, 48), np.float32))
+    with pytest.raises(PlannerError, match=r"\(9, 48\).*\(8, 48\)"):
+        InProcessPlanner(model).plan(PlanRequest(foreign, SearchSettings()))

@@ -23,10 +23,11 @@ from jepa_planner_ros.serving.messages import ServedPlan, ServingReport
 from jepa_planner_ros.serving.settings import ServingSettings
 from jepa_planner_ros.serving.shards import shards
 from jepa_planner_ros.types import (
-    Float64Array,
     ModelDescription,
     PlannerError,
     PlanRequest,
+    RolloutReply,
+    RolloutRequest,
     Scene,
 )
 from jepa_planner_ros.world_model import load_world_model
@@ -40,16 +41,16 @@ _HEALTH_CHECK_PERIOD_S = 2.0
 
 
 @dataclass(frozen=True, eq=False)
-class ShardEnergies:
+class ShardReply:
     """A replica's answer.
 
     Attributes:
-        energies: after each action of each candidate, (candidates, horizon).
+        reply: what was asked about the candidates of the shard.
         replica: who answers.
         fingerprint: the weights it answers with.
     """
 
-    energies: Float64Array
+    reply: RolloutReply
     replica: str
     fingerprint: str
 
@@ -82,24 +83,24 @@ class WorldModelReplica:
         """The model that this replica holds."""
         return self._world_model.describe()
 
-    async def energies(
-        self, scene: list[ray.ObjectRef[Scene]], candidates: Float64Array
-    ) -> ShardEnergies:
-        """Roll out a shard of candidates (batch, horizon, 7).
+    async def evaluate(
+        self, scene: list[ray.ObjectRef[Scene]], shard: RolloutRequest
+    ) -> ShardReply:
+        """Roll out a shard of a round's candidates.
 
         Args:
             scene: the plan's scene by reference, in a list so that Ray hands over the reference
                 itself. It is fetched once per plan.
-            candidates: whole micro-batches, the last one of a round excepted.
+            shard: whole micro-batches, the last one of a round excepted.
         """
         (reference,) = scene
         async with self._device_lock:
             if reference not in self._scenes:
                 self._scenes = {reference: await reference}
-            energies = await asyncio.to_thread(
-                self._world_model.energies, self._scenes[reference], candidates
+            reply = await asyncio.to_thread(
+                self._world_model.evaluate, self._scenes[reference], shard
             )
-        return ShardEnergies(energies, self._name, self._world_model.fingerprint)
+        return ShardReply(reply, self._name, self._world_model.fingerprint)
 
     async def check_health(self) -> None:
         """Called by Serve, which replaces a replica whose model cannot run."""
@@ -158,20 +159,14 @@ class ClusterPlanner:
 
     async def _plan(self, request: PlanRequest) -> ServedPlan:
         description = await self.describe()
-        expected = (description.tokens, description.dim)
-        if request.scene.latent.shape != expected:
-            raise PlannerError(
-                f"the scene's latents are {request.scene.latent.shape}, but the world model that "
-                f"plans has {expected}: encode with the same checkpoint that the planner serves."
-            )
         course = Course(self._world_models, description, [ray.put(request.scene)])
         async with self._one_plan:
-            search = planning(request, description.fingerprint)
-            candidates = next(search)
+            search = planning(request, description)
+            question = next(search)
             while True:
-                energies = await course.energies(candidates)
+                reply = await course.evaluate(question)
                 try:
-                    candidates = search.send(energies)
+                    question = search.send(reply)
                 except StopIteration as finished:
                     return ServedPlan(finished.value, course.report())
 
@@ -192,25 +187,24 @@ class Course:
         self._collisions = 0
         self._retries = 0
 
-    async def energies(self, candidates: Float64Array) -> Float64Array:
-        """Energies (batch, horizon) of a round's candidates (batch, horizon, 7)."""
-        shares = shards(len(candidates), self._description.micro_batch, self._description.replicas)
-        replies = await asyncio.gather(*(self._evaluate(candidates[share]) for share in shares))
+    async def evaluate(self, question: RolloutRequest) -> RolloutReply:
+        """The replicas' answer to a question about one round's candidates."""
+        model = self._description
+        shares = shards(len(question.candidates), model.micro_batch, model.replicas)
+        replies = await asyncio.gather(*(self._ask(question.part(share)) for share in shares))
         names = [reply.replica for reply in replies]
         self._shards.update(names)
         self._collisions += len(names) - len(set(names))
-        return np.concatenate([reply.energies for reply in replies])
+        return RolloutReply.joined([reply.reply for reply in replies])
 
     def report(self) -> ServingReport:
         """The tally so far."""
         return ServingReport(dict(self._shards), self._collisions, self._retries)
 
-    async def _evaluate(self, candidates: Float64Array) -> ShardEnergies:
+    async def _ask(self, shard: RolloutRequest) -> ShardReply:
         for _ in range(_ATTEMPTS):
             try:
-                reply: ShardEnergies = await self._world_models.energies.remote(
-                    self._scene, candidates
-                )
+                reply: ShardReply = await self._world_models.evaluate.remote(self._scene, shard)
             except RayActorError:
                 # The router forgets a dead replica at once, so this does not meet it again.
                 self._retries += 1

@@ -8,10 +8,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from jepa_planner_ros.types import Float32Array, Float64Array, ModelDescription, Scene
+from jepa_planner_ros.types import (
+    Float32Array,
+    Float64Array,
+    ModelDescription,
+    RolloutReply,
+    RolloutRequest,
+    Scene,
+)
 from jepa_planner_ros.world_model.checkpoint import Checkpoint, CheckpointError
 from jepa_planner_ros.world_model.preprocess import preprocess
-from jepa_planner_ros.world_model.rollout import Rollout, energy, rollout
+from jepa_planner_ros.world_model.rollout import DISTANCES, Rollout, rollout
 from jepa_planner_ros.world_model.storage import read_checkpoint
 
 DEFAULT_MICRO_BATCH = 32
@@ -84,17 +91,52 @@ class WorldModel:
             torch.tensor(actions, device=self.device, dtype=torch.float64),
         )
 
-    @torch.inference_mode()
+    def evaluate(self, scene: Scene, request: RolloutRequest) -> RolloutReply:
+        """Roll out the candidates of a request from a scene."""
+        shares = range(0, len(request.candidates), self.micro_batch)
+        return RolloutReply.joined(
+            [
+                self._evaluate_micro_batch(
+                    scene, request.part(slice(start, start + self.micro_batch))
+                )
+                for start in shares
+            ]
+        )
+
     def energies(self, scene: Scene, candidates: Float64Array) -> Float64Array:
         """Energy after each action (batch, horizon) of candidates (batch, horizon, 7)."""
-        goal = torch.tensor(scene.goal_latent, device=self.device)
-        energies = []
-        for start in range(0, len(candidates), self.micro_batch):
-            batch = candidates[start : start + self.micro_batch]
-            padding = np.repeat(batch[-1:], self.micro_batch - len(batch), axis=0)
-            outcome = self.rollout(scene.latent, scene.state, np.concatenate((batch, padding)))
-            energies.append(energy(outcome.latents.float(), goal)[: len(batch)])
-        return torch.cat(energies).double().cpu().numpy()
+        return self.evaluate(scene, RolloutRequest(candidates)).energies
+
+    def _evaluate_micro_batch(self, scene: Scene, request: RolloutRequest) -> RolloutReply:
+        count = len(request.candidates)
+        padding = np.repeat(request.candidates[-1:], self.micro_batch - count, axis=0)
+        actions = torch.tensor(
+            np.concatenate((request.candidates, padding)), device=self.device, dtype=torch.float64
+        )
+        actions.requires_grad = request.gradient_weights is not None
+        with torch.inference_mode(not actions.requires_grad):
+            latents = rollout(
+                self.predictor,
+                torch.tensor(scene.latent, device=self.device, dtype=self.dtype),
+                torch.tensor(scene.state, device=self.device, dtype=torch.float64),
+                actions,
+            ).latents.float()
+            goal = torch.tensor(scene.goal_latent, device=self.device)
+            energies = DISTANCES[request.distance](latents, goal)
+        gradients = components = first_latents = None
+        if request.gradient_weights is not None:
+            weights = torch.tensor(request.gradient_weights, device=self.device)
+            (slope,) = torch.autograd.grad((energies * weights).sum(), actions)
+            gradients = slope[:count].cpu().numpy()
+        latents = latents[:count].detach()
+        if request.components is not None:
+            chosen = torch.tensor(request.components, device=self.device)
+            components = latents.flatten(-2)[..., chosen].cpu().numpy()
+        if request.first_latent:
+            first_latents = latents[:, 0].cpu().numpy()
+        return RolloutReply(
+            energies[:count].detach().double().cpu().numpy(), components, gradients, first_latents
+        )
 
 
 def load_world_model(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from jepa_planner_ros.geometry import integrate_sequence
+from jepa_planner_ros.types import DistanceName
 from jepa_planner_ros.world_model.predictor import Predictor
 from jepa_planner_ros.world_model.transformer import KeyValues
 
@@ -50,3 +52,14 @@ def energy(latents: Tensor, goal: Tensor) -> Tensor:
     The planning energy of V-JEPA 2 (Sec. 3.2, Eq. 5).
     """
     return (latents - goal).abs().mean(dim=(-2, -1))
+
+
+def root_mean_square(latents: Tensor, goal: Tensor) -> Tensor:
+    """Root mean square (...) of latents (..., tokens, dim) less the goal's (tokens, dim)."""
+    return (latents - goal).square().mean(dim=(-2, -1)).sqrt()
+
+
+DISTANCES: Mapping[DistanceName, Callable[[Tensor, Tensor], Tensor]] = {
+    "l1": energy,
+    "l2": root_mean_square,
+}
