@@ -69,7 +69,7 @@ class WorldModelReplica:
         self._world_model = load_world_model(
             settings.checkpoint,
             settings.device,
-            getattr(torch, settings.precision),
+            settings.precision,
             settings.micro_batch,
         )
         self._name = serve.get_replica_context().replica_id.unique_id

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 
 from ..types import ModelDescription, Plan, PlannerError, PlanRequest
 from ..world_model import PRESETS, CheckpointError, read_checkpoint
-from ..world_model.model import DEFAULT_MICRO_BATCH
+from ..world_model.precision import AUTO
 from .messages import GRACE_S, HostReply, HostRequest, HostSettings, ServedPlan, ServingReport
 from .session import end_session
-from .settings import Precision, ServingSettings
+from .settings import ServingSettings
 
 _Answer = TypeVar("_Answer")
 
@@ -37,8 +37,8 @@ class LocalRayPlanner:
         checkpoint: a preset's name, one of our safetensors files, or Meta's ``.pt``.
         replicas: copies of the world model; None gives one per GPU, or two on the CPU.
         device: ``auto``, ``cpu`` or ``cuda``.
-        precision: number format of the weights.
-        micro_batch: candidates rolled out at once.
+        precision: number format of the rollouts; ``auto`` is fp16 on GPUs and fp32 on CPUs.
+        micro_batch: candidates rolled out at once; None for as many as suit the device.
         plan_timeout_s: a plan that takes longer is given up.
         start_timeout_s: time limit of starting Ray and loading the model.
         dashboard: serve Ray's dashboard on http://127.0.0.1:8265.
@@ -54,8 +54,8 @@ class LocalRayPlanner:
         replicas: int | None = None,
         *,
         device: str = "auto",
-        precision: Precision = "float32",
-        micro_batch: int = DEFAULT_MICRO_BATCH,
+        precision: str = AUTO,
+        micro_batch: int | None = None,
         plan_timeout_s: float = 60.0,
         start_timeout_s: float = 120.0,
         dashboard: bool = False,

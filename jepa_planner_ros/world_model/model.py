@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,20 @@ from numpy.typing import NDArray
 
 from jepa_planner_ros.types import Float32Array, Float64Array, ModelDescription, Scene
 from jepa_planner_ros.world_model.checkpoint import Checkpoint, CheckpointError
+from jepa_planner_ros.world_model.encoder import FrameEncoder
+from jepa_planner_ros.world_model.memory import parameters
+from jepa_planner_ros.world_model.precision import AUTO, Precision, choose_precision
 from jepa_planner_ros.world_model.preprocess import preprocess
-from jepa_planner_ros.world_model.rollout import Rollout, energy, rollout
+from jepa_planner_ros.world_model.rollout import Context, Rollout, RolloutEngine, energy
 from jepa_planner_ros.world_model.storage import read_checkpoint
 
-DEFAULT_MICRO_BATCH = 32
+
+def default_micro_batch(device: str | torch.device) -> int:
+    """Candidates at once: enough to keep a GPU busy; on a CPU, what stays in its caches.
+
+    Both divide the searches of `jepa_planner_ros.types.SEARCHES` with little padding.
+    """
+    return 16 if torch.device(device).type == "cpu" else 100
 
 
 class WorldModel:
@@ -24,24 +34,41 @@ class WorldModel:
     because in floating point a candidate's energy depends on the size of the batch it is in. That
     makes a plan independent of how a round is split over replicas.
 
+    One rollout at a time: rollouts of several threads must take turns. Encoding may go on beside.
+
+    Args:
+        checkpoint: sizes and weights.
+        device: where PyTorch finds it, such as ``cpu`` or ``cuda``.
+        precision: a `Precision`, the name of one, or ``auto``.
+        micro_batch: candidates rolled out at once; None for `default_micro_batch`.
+
     Raises:
         CheckpointError: the weights do not fit, or there is no such device.
+        ValueError: there is no such precision.
     """
 
     def __init__(
         self,
         checkpoint: Checkpoint,
         device: str | torch.device = "cpu",
-        dtype: torch.dtype = torch.float32,
-        micro_batch: int = DEFAULT_MICRO_BATCH,
+        precision: str | Precision = AUTO,
+        micro_batch: int | None = None,
     ) -> None:
+        checkpoint.require_fit()
         self.config = checkpoint.config
         self.fingerprint = checkpoint.fingerprint()
-        self.dtype = dtype
-        self.micro_batch = micro_batch
         try:
             self.device = torch.device(device)
-            self.encoder, self.predictor = checkpoint.build(self.device, dtype)
+            self.micro_batch = micro_batch or default_micro_batch(self.device)
+            if isinstance(precision, str):
+                precision = choose_precision(precision, self.device)
+            self.precision = precision
+            self._encoder = FrameEncoder(
+                self.config.encoder, checkpoint.encoder, self.device, precision
+            )
+            self._engine = RolloutEngine(
+                self.config, checkpoint.predictor, self.micro_batch, self.device, precision
+            )
         except (AssertionError, RuntimeError) as error:
             # PyTorch asserts that it was built for a device, and goes on for lines about others.
             cause = str(error).partition("\n")[0].rstrip(".")
@@ -49,10 +76,10 @@ class WorldModel:
                 f"world_model.device = '{device}' cannot take the world model: {cause}. Give "
                 "'cpu', or 'cuda' where PyTorch finds a GPU with enough memory."
             ) from error
+        self._observed: tuple[Scene, int] | None = None
 
     def describe(self) -> ModelDescription:
         """What a client must know to use this model."""
-        weights = (*self.encoder.parameters(), *self.predictor.parameters())
         return ModelDescription(
             fingerprint=self.fingerprint,
             tokens=self.config.encoder.tokens,
@@ -60,7 +87,8 @@ class WorldModel:
             image_size=self.config.encoder.image_size,
             micro_batch=self.micro_batch,
             device=str(self.device),
-            parameters=sum(weight.numel() for weight in weights),
+            precision=self.precision.name,
+            parameters=parameters(self.config),
         )
 
     @torch.inference_mode()
@@ -70,42 +98,62 @@ class WorldModel:
         Raises:
             ValueError: `image` is not such a frame.
         """
-        frame = preprocess(image, self.config.encoder.image_size)
-        latents = self.encoder(frame[None].to(self.device, self.dtype))
-        return latents[0].float().cpu().numpy()
+        with self.precision.applied():
+            latents = self._encoder(preprocess(image, self.config.encoder.image_size))
+        return latents.float().cpu().numpy()
 
     @torch.inference_mode()
     def rollout(self, latent: Float32Array, state: Float64Array, actions: Float64Array) -> Rollout:
-        """Predicted latents and states of action sequences (batch, horizon, 7), as one batch."""
-        return rollout(
-            self.predictor,
-            torch.tensor(latent, device=self.device, dtype=self.dtype),
-            torch.tensor(state, device=self.device, dtype=torch.float64),
-            torch.tensor(actions, device=self.device, dtype=torch.float64),
-        )
+        """Predicted latents and states of action sequences (batch, horizon, 7)."""
+        scene = Scene(latent, state, latent)
+        parts = list(self._micro_batches(scene, actions))
+        return Rollout(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
     @torch.inference_mode()
     def energies(self, scene: Scene, candidates: Float64Array) -> Float64Array:
         """Energy after each action (batch, horizon) of candidates (batch, horizon, 7)."""
         goal = torch.tensor(scene.goal_latent, device=self.device)
-        energies = []
+        energies = [
+            energy(outcome.latents, goal) for outcome in self._micro_batches(scene, candidates)
+        ]
+        return torch.cat(energies).double().cpu().numpy()
+
+    def _micro_batches(self, scene: Scene, candidates: Float64Array) -> Iterator[Rollout]:
+        """The outcomes of candidates (batch, horizon, 7), a micro-batch at a time."""
+        self._observe(scene, candidates.shape[1])
         for start in range(0, len(candidates), self.micro_batch):
             batch = candidates[start : start + self.micro_batch]
             padding = np.repeat(batch[-1:], self.micro_batch - len(batch), axis=0)
-            outcome = self.rollout(scene.latent, scene.state, np.concatenate((batch, padding)))
-            energies.append(energy(outcome.latents.float(), goal)[: len(batch)])
-        return torch.cat(energies).double().cpu().numpy()
+            actions = torch.tensor(np.concatenate((batch, padding)), device=self.device)
+            with self.precision.applied():
+                outcome = self._engine.roll(actions)
+            yield Rollout(*(part[: len(batch)] for part in outcome))
+
+    def _observe(self, scene: Scene, horizon: int) -> None:
+        """Take in a scene, once for all rounds of a plan."""
+        if self._observed is not None:
+            observed, reach = self._observed
+            if observed is scene and horizon <= reach:
+                return
+        context = Context.present(
+            torch.tensor(scene.latent, device=self.device, dtype=self.precision.residual),
+            torch.tensor(scene.state, device=self.device, dtype=torch.float64),
+        )
+        with self.precision.applied():
+            self._engine.observe(context, horizon)
+        self._observed = scene, horizon
 
 
 def load_world_model(
     checkpoint: str | Path = "shipped",
     device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
-    micro_batch: int = DEFAULT_MICRO_BATCH,
+    precision: str = AUTO,
+    micro_batch: int | None = None,
 ) -> WorldModel:
     """The world model of a checkpoint: ``shipped``, our safetensors, or Meta's ``.pt``.
 
     Raises:
         CheckpointError: the file is missing or holds no world model, or there is no such device.
+        ValueError: there is no such precision.
     """
-    return WorldModel(read_checkpoint(checkpoint), device, dtype, micro_batch)
+    return WorldModel(read_checkpoint(checkpoint), device, precision, micro_batch)
