@@ -24,6 +24,7 @@ from jepa_planner_ros.world_model import predictor as predictor_module
 from jepa_planner_ros.world_model import reference as reference_module
 from jepa_planner_ros.world_model import rope as rope_module
 from jepa_planner_ros.world_model import transformer as transformer_module
+from jepa_planner_ros.world_model.compilation import Compiler, obstacle
 from jepa_planner_ros.world_model.precision import FP64
 from jepa_planner_ros.world_model.reference import reference_rollout
 
@@ -250,3 +251,26 @@ def test_the_gate_catches(
     assert difference(fast, reference_rollout(predictor, context, actions)) <= GATE
     mutate(monkeypatch)
     assert difference(fast, reference_rollout(predictor, context, actions)) > 1e3 * GATE
+
+
+@torch.inference_mode()
+def test_compiled_rollouts_are_those_that_are_not(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each block of each step runs compiled code, which is counted."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    config = sizes(24, (1, 2))
+    predictor, context = random_predictor(config), random_context(config, frames=1)
+    compiler, actions = Compiler("aot_eager"), random_actions(BATCH, 3)
+    compiled = RolloutEngine(config, predictor.state_dict(), BATCH, CPU, FP64, compiler)
+    compiled.observe(context, horizon=3)
+    assert compiler.runs == 0
+    outcome = compiled.roll(actions)
+    assert compiler.runs == 3 * config.predictor.depth
+    assert difference(outcome, reference_rollout(predictor, context, actions)) <= GATE
+
+
+def test_a_disabled_compiler_is_an_obstacle() -> None:
+    assert obstacle(CPU, {"TORCH_COMPILE_DISABLE": "1"}).endswith("unset TORCH_COMPILE_DISABLE.")
+    assert "C++ compiler" in obstacle(CPU, {"CXX": "no-such-compiler"})
+    assert not obstacle(CPU, {"TORCHDYNAMO_DISABLE": "0"})

@@ -32,7 +32,7 @@ from jepa_planner_ros.ros.parameters import (
 from jepa_planner_ros.ros.reach_server import ReachServer
 from jepa_planner_ros.ros.reporting import Diagnostics, Reporter
 from jepa_planner_ros.ros.robot import RosRobot
-from jepa_planner_ros.types import Planner, PlannerError
+from jepa_planner_ros.types import SEARCHES, Planner, PlannerError
 from jepa_planner_ros.world_model import CheckpointError, WorldModel, load_world_model
 from jepa_planner_ros.world_model.precision import caution
 
@@ -121,6 +121,7 @@ class PlannerNode(Node):
 
 def _make_planner(wiring: Wiring, world_model: WorldModel) -> Planner:
     if wiring.planner == "in_process":
+        world_model.rehearse(max(search.horizon for search in SEARCHES.values()))
         return InProcessPlanner(world_model)
     try:
         from jepa_planner_ros.serving import LocalRayPlanner

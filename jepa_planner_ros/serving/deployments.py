@@ -20,6 +20,7 @@ from ray.serve.handle import DeploymentHandle
 
 from ..planning import planning
 from ..types import (
+    SEARCHES,
     Float64Array,
     ModelDescription,
     PlannerError,
@@ -27,6 +28,7 @@ from ..types import (
     Scene,
 )
 from ..world_model import load_world_model
+from ..world_model.compilation import COMPILE_SWITCHES
 from .messages import ServedPlan, ServingReport
 from .settings import ServingSettings
 from .shards import shards
@@ -76,7 +78,7 @@ class WorldModelReplica:
         self._device_lock = asyncio.Lock()
         self._scenes: dict[ray.ObjectRef[Scene], Scene] = {}
         # Served plans must not wait for what the first rollout allocates or compiles.
-        self._rehearse()
+        self._world_model.rehearse(max(search.horizon for search in SEARCHES.values()))
 
     def describe(self) -> ModelDescription:
         """The model that this replica holds."""
@@ -106,17 +108,7 @@ class WorldModelReplica:
         if self._device_lock.locked():
             return  # It is running, and a check that waits for a long shard would look like death.
         async with self._device_lock:
-            await asyncio.to_thread(self._rehearse)
-
-    def _rehearse(self) -> None:
-        """Run the model once as a plan does."""
-        description = self._world_model.describe()
-        blank = np.zeros((description.tokens, description.dim), np.float32)
-        energies = self._world_model.energies(Scene(blank, np.zeros(7), blank), np.zeros((1, 1, 7)))
-        if not np.isfinite(energies).all():
-            raise PlannerError(
-                "the world model predicts values that are not finite; its weights may be damaged."
-            )
+            await asyncio.to_thread(self._world_model.rehearse, 1)
 
 
 class ClusterPlanner:
@@ -253,7 +245,7 @@ def planner_application(settings: ServingSettings) -> Application:
             "num_cpus": 0,
             "num_gpus": 1 if settings.device == "cuda" else 0,
             # Inherited from a shell, it would turn torch.compile into nothing without a word.
-            "runtime_env": {"env_vars": {"TORCHDYNAMO_DISABLE": "0"}},
+            "runtime_env": {"env_vars": dict.fromkeys(COMPILE_SWITCHES, "0")},
         },
     )(WorldModelReplica)
     planner = serve.deployment(

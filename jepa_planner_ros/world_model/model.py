@@ -9,8 +9,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from jepa_planner_ros.types import Float32Array, Float64Array, ModelDescription, Scene
+from jepa_planner_ros.types import (
+    Float32Array,
+    Float64Array,
+    ModelDescription,
+    PlannerError,
+    Scene,
+)
 from jepa_planner_ros.world_model.checkpoint import Checkpoint, CheckpointError
+from jepa_planner_ros.world_model.compilation import Compiler, obstacle
 from jepa_planner_ros.world_model.encoder import FrameEncoder
 from jepa_planner_ros.world_model.memory import parameters
 from jepa_planner_ros.world_model.precision import AUTO, Precision, choose_precision
@@ -41,6 +48,8 @@ class WorldModel:
         device: where PyTorch finds it, such as ``cpu`` or ``cuda``.
         precision: a `Precision`, the name of one, or ``auto``.
         micro_batch: candidates rolled out at once; None for `default_micro_batch`.
+        compiled: whether to compile for GPUs, where `compilation.obstacle` sees none. Compiling
+            for a CPU takes longer than it saves.
 
     Raises:
         CheckpointError: the weights do not fit, or there is no such device.
@@ -53,6 +62,7 @@ class WorldModel:
         device: str | torch.device = "cpu",
         precision: str | Precision = AUTO,
         micro_batch: int | None = None,
+        compiled: bool = True,
     ) -> None:
         checkpoint.require_fit()
         self.config = checkpoint.config
@@ -66,8 +76,15 @@ class WorldModel:
             self._encoder = FrameEncoder(
                 self.config.encoder, checkpoint.encoder, self.device, precision
             )
+            wanted = compiled and self.device.type == "cuda" and not obstacle(self.device)
+            self._compiler = Compiler() if wanted else None
             self._engine = RolloutEngine(
-                self.config, checkpoint.predictor, self.micro_batch, self.device, precision
+                self.config,
+                checkpoint.predictor,
+                self.micro_batch,
+                self.device,
+                precision,
+                self._compiler,
             )
         except (AssertionError, RuntimeError) as error:
             # PyTorch asserts that it was built for a device, and goes on for lines about others.
@@ -88,8 +105,23 @@ class WorldModel:
             micro_batch=self.micro_batch,
             device=str(self.device),
             precision=self.precision.name,
+            compiled=self._compiler is not None and self._compiler.runs > 0,
             parameters=parameters(self.config),
         )
+
+    def rehearse(self, horizon: int) -> None:
+        """Roll out once, for all that the first time allocates, compiles and records.
+
+        Raises:
+            PlannerError: the model predicts values that are not finite.
+        """
+        tokens, dim = self.config.encoder.tokens, self.config.encoder.dim
+        blank = np.zeros((tokens, dim), np.float32)
+        energies = self.energies(Scene(blank, np.zeros(7), blank), np.zeros((1, horizon, 7)))
+        if not np.isfinite(energies).all():
+            raise PlannerError(
+                "the world model predicts values that are not finite; its weights may be damaged."
+            )
 
     @torch.inference_mode()
     def encode(self, image: NDArray[np.uint8]) -> Float32Array:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from jepa_planner_ros.geometry import integrate_sequence
+from jepa_planner_ros.world_model.compilation import Compiler, RecordedCall
 from jepa_planner_ros.world_model.config import WorldModelConfig
 from jepa_planner_ros.world_model.precision import Precision
 from jepa_planner_ros.world_model.predictor import CONDITIONING_TOKENS
@@ -63,6 +64,65 @@ class Context:
         return cls(latent[None], state[None], state.new_zeros(0, state.shape[-1]))
 
 
+class Start(NamedTuple):
+    """What is the same for all candidates in the present frame: everything but their action.
+
+    Attributes:
+        state: (7,), double precision.
+        tokens: the embedded state and patches, (1, tokens, width).
+        queries: what these bring to the first layer's attention, (1, heads, tokens, head_dim).
+        keys: likewise.
+        values: likewise.
+    """
+
+    state: Tensor
+    tokens: Tensor
+    queries: Tensor
+    keys: Tensor
+    values: Tensor
+
+    def beside(self, actions: Attendance) -> Attendance:
+        """What all tokens bring, given what the action tokens do, (batch, heads, 1, head_dim)."""
+        batch = len(actions.queries)
+        return Attendance(
+            *(
+                torch.cat((own, shared.expand(batch, -1, -1, -1)), dim=-2)
+                for own, shared in zip(actions, self[2:], strict=True)
+            )
+        )
+
+
+def forward(
+    block: PreparedBlock,
+    x: Tensor,
+    attendance: Attendance | None,
+    rope: RopeTable,
+    memory: Tensor,
+    before: int,
+    left_out: int,
+) -> Tensor:
+    """A frame's tokens (batch, tokens, width) after one block.
+
+    Args:
+        block: the block.
+        x: the tokens before it.
+        attendance: what they bring to attention, where it is known already.
+        rope: their rotations.
+        memory: keys and values (2, batch, heads, all tokens, head_dim); the frame's are added.
+        before: how many tokens earlier frames have in memory.
+        left_out: so many of the first tokens are attended to, but not computed themselves.
+    """
+    if attendance is None:
+        attendance = block.attendance(x, rope)
+    end = before + x.shape[1]
+    keys, values = memory
+    keys[:, :, before:end] = attendance.keys
+    values[:, :, before:end] = attendance.values
+    return block.update(
+        x[:, left_out:], attendance.queries[:, :, left_out:], keys[:, :, :end], values[:, :, :end]
+    )
+
+
 class RolloutEngine:
     """Rolls out micro-batches of candidates without computing anything twice.
 
@@ -85,6 +145,7 @@ class RolloutEngine:
         micro_batch: candidates that are rolled out together, always as many.
         device: where to compute.
         precision: how exactly.
+        compiler: compiles the blocks, and on a GPU has whole rollouts recorded; None does neither.
     """
 
     def __init__(
@@ -94,6 +155,7 @@ class RolloutEngine:
         micro_batch: int,
         device: torch.device,
         precision: Precision,
+        compiler: Compiler | None = None,
     ) -> None:
         sizes = config.predictor
         self._config = config
@@ -110,14 +172,20 @@ class RolloutEngine:
         )
         self._norm = workshop.norm(weights, "norm")
         self._proj = workshop.linear(weights, "proj")
+        self._forward = compiler(forward) if compiler else forward
+        self._records = compiler is not None and device.type == "cuda"
+        self._recorded: dict[tuple[int, int], RecordedCall] = {}
         self._ropes: tuple[RopeTable, ...] = ()
         self._memory = torch.empty(0)
+        self._present = 0
+        self._start: Start | None = None
 
     @property
     def memory_bytes(self) -> int:
         """Size of the keys and values that are remembered."""
         return self._memory.nbytes
 
+    @torch.inference_mode()
     def observe(self, context: Context, horizon: int) -> None:
         """Take in what the candidates of the next rollouts share.
 
@@ -125,85 +193,82 @@ class RolloutEngine:
             context: where they start from.
             horizon: how many actions they will have, at most.
         """
-        present = len(context.states) - 1
+        self._present = present = len(context.states) - 1
         self._reserve(present + horizon)
         actions = self._embed_action(context.actions.to(self._precision.residual))
         states = self._embed_state(context.states.to(self._precision.residual))
         patches = self._embed(context.latents).to(states.dtype)
         for frame in range(present):
             x = torch.cat((actions[frame, None], states[frame, None], patches[frame]))[None]
-            self._predict(x, self._blocks[0].attendance(x, self._ropes[frame]), frame)
+            self._predict(x, None, frame)
         seen = present * self._frame_tokens
         self._memory[:, :, 1:, :, :seen] = self._memory[:, :, :1, :, :seen]
-        self._present = present
-        self._state = context.states[present]
-        self._shared = torch.cat((states[present, None], patches[present]))[None]
-        self._shared_attendance = self._blocks[0].attendance(
-            self._shared, self._ropes[present].rows(slice(1, None))
-        )
+        tokens = torch.cat((states[present, None], patches[present]))[None]
+        rope = self._ropes[present].rows(slice(1, None))
+        attendance = self._blocks[0].attendance(tokens, rope)
+        start = Start(context.states[present].clone(), tokens, *attendance)
+        if self._start is None:
+            self._start = start
+        else:
+            # Not replaced, since what was recorded reads it where it is.
+            for kept, new in zip(self._start, start, strict=True):
+                kept.copy_(new)
 
+    @torch.inference_mode()
     def roll(self, actions: Tensor) -> Rollout:
         """Imagine the outcome of action sequences, feeding each prediction to the next step.
 
         Args:
             actions: (micro_batch, horizon, 7), double precision, on the device; `observe` came
                 before, for as many actions or more.
+
+        Returns:
+            The outcome; on a GPU, only until the next call.
         """
-        states = integrate_sequence(self._state.expand(len(actions), -1), actions)
+        if not self._records:
+            return self._roll(actions)
+        key = self._present, actions.shape[1]
+        if key not in self._recorded:
+            self._recorded[key] = RecordedCall(self._roll, actions)
+        outcome: Rollout = self._recorded[key](actions)
+        return outcome
+
+    def _roll(self, actions: Tensor) -> Rollout:
+        start = self._start
+        assert start is not None, "observe a context before rolling out from it"
+        batch, horizon, _ = actions.shape
+        states = integrate_sequence(start.state.expand(batch, -1), actions)
         done = self._embed_action(actions.to(self._precision.residual))
         been = self._embed_state(states.to(self._precision.residual))
-        latents: list[Tensor] = []
-        for step in range(actions.shape[1]):
-            frame, action = self._present + step, done[:, step, None]
-            if step == 0:
-                x = torch.cat((action, self._shared.expand(len(actions), -1, -1)), dim=1)
-                first = self._attendance_beside_shared(action)
-            else:
-                x = torch.cat((action, been[:, step, None], self._embed(latents[-1])), dim=1)
-                first = self._blocks[0].attendance(x, self._ropes[frame])
-            latents.append(self._predict(x, first, frame))
+        x = torch.cat((done[:, :1], start.tokens.expand(batch, -1, -1)), dim=1)
+        own = self._blocks[0].attendance(done[:, :1], self._ropes[self._present].rows(slice(1)))
+        latents = [self._predict(x, start.beside(own), self._present)]
+        for step in range(1, horizon):
+            patches = self._embed(latents[-1]).to(x.dtype)
+            x = torch.cat((done[:, step, None], been[:, step, None], patches), dim=1)
+            latents.append(self._predict(x, None, self._present + step))
         return Rollout(torch.stack(latents, dim=1), states)
 
-    def _attendance_beside_shared(self, action: Tensor) -> Attendance:
-        """The first layer's queries, keys and values in the present frame, for embedded actions."""
-        own = self._blocks[0].attendance(action, self._ropes[self._present].rows(slice(1)))
-        return Attendance(
-            *(
-                torch.cat((mine, shared.expand(len(action), -1, -1, -1)), dim=-2)
-                for mine, shared in zip(own, self._shared_attendance, strict=True)
-            )
-        )
-
-    def _predict(self, x: Tensor, attendance: Attendance, frame: int) -> Tensor:
+    def _predict(self, x: Tensor, attendance: Attendance | None, frame: int) -> Tensor:
         """The next frame's latents (batch, tokens, dim) from a frame's embedded tokens.
 
         Args:
             x: (batch, frame_tokens, width).
-            attendance: what they bring to the first layer's attention.
+            attendance: what they bring to the first layer's attention, where it is known.
             frame: index of the frame; keys and values of earlier ones are in memory.
         """
-        for layer, block in enumerate(self._blocks):
-            if layer > 0:
-                attendance = block.attendance(x, self._ropes[frame])
-            keys, values = self._remember(layer, attendance, frame)
-            queries = attendance.queries
-            if block is self._blocks[-1]:
-                x, queries = x[:, CONDITIONING_TOKENS:], queries[:, :, CONDITIONING_TOKENS:]
-            x = block.update(x, queries, keys, values)
+        for block, memory in zip(self._blocks, self._memory[:, :, : len(x)], strict=True):
+            left_out = CONDITIONING_TOKENS if block is self._blocks[-1] else 0
+            rope, before = self._ropes[frame], frame * self._frame_tokens
+            x = self._forward(block, x, attendance, rope, memory, before, left_out)
+            attendance = None
         return latent_norm(self._proj(self._norm(x)).to(self._precision.residual))
-
-    def _remember(self, layer: int, new: Attendance, frame: int) -> Tensor:
-        """Keys and values (2, batch, heads, tokens, head_dim) of all frames up to this one."""
-        start, end = frame * self._frame_tokens, (frame + 1) * self._frame_tokens
-        memory = self._memory[layer, :, : len(new.keys)]
-        memory[0, :, :, start:end] = new.keys
-        memory[1, :, :, start:end] = new.values
-        return memory[:, :, :, :end]
 
     def _reserve(self, frames: int) -> None:
         """Make memory and rotations for so many frames, unless there are enough."""
         if frames <= len(self._ropes):
             return
+        self._recorded.clear()
         sizes = self._config.predictor
         self._memory = torch.empty(
             (
