@@ -60,7 +60,8 @@ def random_actions(count: int, horizon: int) -> Tensor:
 def fast_rollout(predictor: Predictor, config: WorldModelConfig, context: Context, actions: Tensor):
     engine = RolloutEngine(config, predictor.state_dict(), len(actions), CPU, FP64)
     engine.observe(context, actions.shape[1])
-    return engine.roll(actions)
+    (outcome,) = engine.rollouts(actions.numpy())
+    return outcome
 
 
 def difference(one: Rollout, other: Rollout) -> float:
@@ -108,33 +109,29 @@ def leave_action_unrotated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def do_not_advance_the_pose(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reference_module, "_new_pose", lambda state, action: state)
+    monkeypatch.setattr(reference_module, "integrate_state", lambda state, action: state)
 
 
 def do_not_clip_the_gripper(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = reference_module._new_pose
-
-    def pose(state, action):
-        moved = original(state, action)
+    def integrate(state, action):
+        moved = geometry.integrate_state(state, action)
         moved[geometry.GRIPPER] = state[geometry.GRIPPER] + action[geometry.GRIPPER]
         return moved
 
-    monkeypatch.setattr(reference_module, "_new_pose", pose)
+    monkeypatch.setattr(reference_module, "integrate_state", integrate)
 
 
 def turn_in_the_hands_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     """R(state) @ R(action) in place of R(action) @ R(state)."""
-    original = reference_module._new_pose
 
-    def pose(state, action):
-        moved, swapped = original(state, action), state.copy()
-        swapped[geometry.ROTATION] = action[geometry.ROTATION]
-        turn = action.copy()
-        turn[geometry.ROTATION] = state[geometry.ROTATION]
-        moved[geometry.ROTATION] = original(swapped, turn)[geometry.ROTATION]
+    def integrate(state, action):
+        moved, turned = (
+            geometry.integrate_state(*pair) for pair in ((state, action), (action, state))
+        )
+        moved[geometry.ROTATION] = turned[geometry.ROTATION]
         return moved
 
-    monkeypatch.setattr(reference_module, "_new_pose", pose)
+    monkeypatch.setattr(reference_module, "integrate_state", integrate)
 
 
 def count_frames_from_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +262,7 @@ def test_compiled_rollouts_are_those_that_are_not(
     compiled = RolloutEngine(config, predictor.state_dict(), BATCH, CPU, FP64, compiler)
     compiled.observe(context, horizon=3)
     assert compiler.runs == 0
-    outcome = compiled.roll(actions)
+    (outcome,) = compiled.rollouts(actions.numpy())
     assert compiler.runs == 3 * config.predictor.depth
     assert difference(outcome, reference_rollout(predictor, context, actions)) <= GATE
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -138,28 +137,18 @@ class WorldModel:
     def rollout(self, latent: Float32Array, state: Float64Array, actions: Float64Array) -> Rollout:
         """Predicted latents and states of action sequences (batch, horizon, 7)."""
         scene = Scene(latent, state, latent)
-        parts = list(self._micro_batches(scene, actions))
+        self._observe(scene, actions.shape[1])
+        parts = [Rollout(*map(torch.clone, part)) for part in self._engine.rollouts(actions)]
         return Rollout(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
     @torch.inference_mode()
     def energies(self, scene: Scene, candidates: Float64Array) -> Float64Array:
         """Energy after each action (batch, horizon) of candidates (batch, horizon, 7)."""
-        goal = torch.tensor(scene.goal_latent, device=self.device)
-        energies = [
-            energy(outcome.latents, goal) for outcome in self._micro_batches(scene, candidates)
-        ]
-        return torch.cat(energies).double().cpu().numpy()
-
-    def _micro_batches(self, scene: Scene, candidates: Float64Array) -> Iterator[Rollout]:
-        """The outcomes of candidates (batch, horizon, 7), a micro-batch at a time."""
         self._observe(scene, candidates.shape[1])
-        for start in range(0, len(candidates), self.micro_batch):
-            batch = candidates[start : start + self.micro_batch]
-            padding = np.repeat(batch[-1:], self.micro_batch - len(batch), axis=0)
-            actions = torch.tensor(np.concatenate((batch, padding)), device=self.device)
-            with self.precision.applied():
-                outcome = self._engine.roll(actions)
-            yield Rollout(*(part[: len(batch)] for part in outcome))
+        goal = torch.tensor(scene.goal_latent, device=self.device)
+        outcomes = self._engine.rollouts(candidates)
+        energies = [energy(outcome.latents, goal) for outcome in outcomes]
+        return torch.cat(energies).double().cpu().numpy()
 
     def _observe(self, scene: Scene, horizon: int) -> None:
         """Take in a scene, once for all rounds of a plan."""
@@ -171,8 +160,7 @@ class WorldModel:
             torch.tensor(scene.latent, device=self.device, dtype=self.precision.residual),
             torch.tensor(scene.state, device=self.device, dtype=torch.float64),
         )
-        with self.precision.applied():
-            self._engine.observe(context, horizon)
+        self._engine.observe(context, horizon)
         self._observed = scene, horizon
 
 

@@ -6,13 +6,10 @@ Upstream: ``notebooks/utils/mpc_utils.py`` (``cem``, ``compute_new_pose``) and
 
 from __future__ import annotations
 
-import numpy as np
 import torch
-from scipy.spatial.transform import Rotation
 from torch import Tensor
 
-from jepa_planner_ros.geometry import GRIPPER, POSITION, ROTATION
-from jepa_planner_ros.types import Float64Array
+from jepa_planner_ros.geometry import integrate_state
 from jepa_planner_ros.world_model.predictor import Predictor
 from jepa_planner_ros.world_model.rollout import Context, Rollout
 
@@ -37,26 +34,8 @@ def reference_rollout(predictor: Predictor, context: Context, actions: Tensor) -
         frames = given + step
         predicted = predictor(latents, done[:, :frames], states)
         latents = torch.cat((latents, predicted[:, -1:]), dim=1)
-        poses = np.stack(
-            [
-                _new_pose(state, action)
-                for state, action in zip(
-                    states[:, -1].cpu().numpy(), actions[:, step].cpu().numpy(), strict=True
-                )
-            ]
-        )
-        states = torch.cat((states, torch.from_numpy(poses).to(states)[:, None]), dim=1)
+        # One after the other, as upstream's loop over SciPy's rotations does.
+        pairs = zip(states[:, -1].cpu(), actions[:, step].cpu(), strict=True)
+        poses = torch.stack([integrate_state(state, action) for state, action in pairs])
+        states = torch.cat((states, poses.to(states.device)[:, None]), dim=1)
     return Rollout(latents[:, given:], states[:, given - 1 :])
-
-
-def _new_pose(state: Float64Array, action: Float64Array) -> Float64Array:
-    turned = Rotation.from_euler("xyz", action[ROTATION]) * Rotation.from_euler(
-        "xyz", state[ROTATION]
-    )
-    return np.concatenate(
-        (
-            state[POSITION] + action[POSITION],
-            turned.as_euler("xyz"),
-            np.clip(state[GRIPPER:] + action[GRIPPER:], 0.0, 1.0),
-        )
-    )

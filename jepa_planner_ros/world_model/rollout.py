@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from jepa_planner_ros.geometry import integrate_sequence
+from jepa_planner_ros.types import Float64Array
 from jepa_planner_ros.world_model.compilation import Compiler, RecordedCall
 from jepa_planner_ros.world_model.config import WorldModelConfig
 from jepa_planner_ros.world_model.precision import Precision
@@ -193,8 +195,13 @@ class RolloutEngine:
             context: where they start from.
             horizon: how many actions they will have, at most.
         """
-        self._present = present = len(context.states) - 1
-        self._reserve(present + horizon)
+        self._present = len(context.states) - 1
+        self._reserve(self._present + horizon)
+        with self._precision.applied():
+            self._observe(context)
+
+    def _observe(self, context: Context) -> None:
+        present = self._present
         actions = self._embed_action(context.actions.to(self._precision.residual))
         states = self._embed_state(context.states.to(self._precision.residual))
         patches = self._embed(context.latents).to(states.dtype)
@@ -214,26 +221,35 @@ class RolloutEngine:
             for kept, new in zip(self._start, start, strict=True):
                 kept.copy_(new)
 
-    @torch.inference_mode()
-    def roll(self, actions: Tensor) -> Rollout:
+    def rollouts(self, candidates: Float64Array) -> Iterator[Rollout]:
         """Imagine the outcome of action sequences, feeding each prediction to the next step.
 
         Args:
-            actions: (micro_batch, horizon, 7), double precision, on the device; `observe` came
-                before, for as many actions or more.
+            candidates: (batch, horizon, 7); `observe` came before, for as many actions or more.
 
-        Returns:
-            The outcome; on a GPU, only until the next call.
+        Yields:
+            The outcomes of one micro-batch after the other; on a GPU, each is overwritten by the
+            next.
         """
-        if not self._records:
-            return self._roll(actions)
-        key = self._present, actions.shape[1]
-        if key not in self._recorded:
-            self._recorded[key] = RecordedCall(self._roll, actions)
-        outcome: Rollout = self._recorded[key](actions)
-        return outcome
+        for start in range(0, len(candidates), self._micro_batch):
+            batch = candidates[start : start + self._micro_batch]
+            padding = np.repeat(batch[-1:], self._micro_batch - len(batch), axis=0)
+            actions = torch.tensor(np.concatenate((batch, padding)), device=self._device)
+            outcome = self._roll(actions)
+            yield Rollout(*(part[: len(batch)] for part in outcome))
 
+    @torch.inference_mode()
     def _roll(self, actions: Tensor) -> Rollout:
+        with self._precision.applied():
+            if not self._records:
+                return self._roll_out(actions)
+            key = self._present, actions.shape[1]
+            if key not in self._recorded:
+                self._recorded[key] = RecordedCall(self._roll_out, actions)
+            outcome: Rollout = self._recorded[key](actions)
+            return outcome
+
+    def _roll_out(self, actions: Tensor) -> Rollout:
         start = self._start
         assert start is not None, "observe a context before rolling out from it"
         batch, horizon, _ = actions.shape
