@@ -15,7 +15,6 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.spatial.transform import Rotation
 from torch import Tensor
 
 STATE_DIM = 7
@@ -91,6 +90,8 @@ def apply_action(state: NDArray[np.float64], action: NDArray[np.float64]) -> NDA
 
 def action_between(start: NDArray[np.float64], end: NDArray[np.float64]) -> NDArray[np.float64]:
     """The action (7,) that leads from state `start` (7,) to state `end` (7,)."""
+    from scipy.spatial.transform import Rotation  # Here: machines that only roll out need none.
+
     turn = (
         Rotation.from_euler("xyz", end[ROTATION])
         * Rotation.from_euler("xyz", start[ROTATION]).inv()
@@ -110,4 +111,6 @@ def euler_from_quaternion(quaternion: NDArray[np.float64]) -> NDArray[np.float64
     Raises:
         ValueError: the quaternion has no direction (all zeros).
     """
+    from scipy.spatial.transform import Rotation
+
     return Rotation.from_quat(quaternion).as_euler("xyz")

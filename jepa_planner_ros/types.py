@@ -277,6 +277,8 @@ class ModelDescription:
         image_size: (height, width) in pixels that the encoder sees.
         micro_batch: candidates rolled out at once; fixed, since results depend on it.
         device: where the rollouts run.
+        precision: number format of the rollouts; plans of other precisions differ in their digits.
+        compiled: whether compiled code has run; on a GPU without it, plans take longer.
         replicas: how many copies of the model share a round.
         parameters: number of weights.
     """
@@ -287,6 +289,8 @@ class ModelDescription:
     image_size: tuple[int, int]
     micro_batch: int
     device: str
+    precision: str
+    compiled: bool = False
     replicas: int = 1
     parameters: int = field(default=0, compare=False)
 

@@ -17,13 +17,15 @@ import torch
 from jepa_planner_ros.search import CrossEntropyMethod
 from jepa_planner_ros.types import Scene, SearchSettings
 from jepa_planner_ros.world_model import (
+    Context,
     WorldModel,
     WorldModelConfig,
     energy,
     preprocess,
     read_checkpoint,
-    rollout,
 )
+from jepa_planner_ros.world_model.precision import FP64
+from jepa_planner_ros.world_model.reference import reference_rollout
 
 GOLDEN = Path(os.environ.get("JEPA_GOLDEN_DIR", Path(__file__).parent / "data" / "golden"))
 TOLERANCE = 5e-6
@@ -122,18 +124,15 @@ def test_reference_cem_action_sequence(model, scene, run):
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 3])
-def test_cached_rollout_equals_recomputation_in_double_precision(checkpoint, scene, horizon):
-    """The reference recomputes the whole sequence at every step, under the causal mask."""
-    _, predictor = checkpoint.build()
-    predictor = predictor.double()
-    actions = torch.from_numpy(VALUES["actions"].astype(np.float64))[:, :horizon]
+def test_fast_rollouts_equal_recomputation_in_double_precision(checkpoint, scene, horizon):
+    _, predictor = checkpoint.build(dtype=torch.float64)
+    actions = VALUES["actions"].astype(np.float64)[:, :horizon]
     latent = torch.from_numpy(scene.latent).double()
+    context = Context.present(latent, torch.from_numpy(scene.state))
     with torch.inference_mode():
-        cached = rollout(predictor, latent, torch.from_numpy(scene.state), actions)
-        frames = latent.expand(len(actions), 1, -1, -1)
-        for step in range(1, horizon + 1):
-            predicted = predictor(frames, actions[:, :step], cached.states[:, :step])
-            frames = torch.cat((frames, predicted[:, -1:]), dim=1)
-    assert (cached.latents - frames[:, 1:]).abs().max() <= 1e-12
-    goal = torch.from_numpy(scene.goal_latent).double()
-    assert (energy(cached.latents, goal) - energy(frames[:, 1:], goal)).abs().max() <= 1e-12
+        reference = reference_rollout(predictor, context, torch.from_numpy(actions))
+    fast = WorldModel(checkpoint, precision=FP64)
+    rolled_out = fast.rollout(scene.latent, scene.state, actions)
+    assert (rolled_out.latents - reference.latents).abs().max() <= 1e-12
+    expected = energy(reference.latents, torch.from_numpy(scene.goal_latent).double())
+    assert np.abs(fast.energies(scene, actions) - expected.numpy()).max() <= 1e-12

@@ -359,15 +359,13 @@ def test_diagnostics_tell_of_a_planner_that_fails_until_it_plans_again(node: Nei
         wait_until(lambda: bool(node.client.diagnostics), "diagnostics")
         return node.client.diagnostics[-1].status[-1]
 
-    weights = node.planner._planner._world_model.predictor.state_dict()
-    healthy = {name: weight.clone() for name, weight in weights.items()}
-    for weight in weights.values():
-        weight.fill_(math.nan)
+    weight = node.planner._planner._world_model._engine._norm.weight
+    healthy = weight.clone()
+    weight.fill_(math.nan)
     try:
         _, result = node.client.send(elsewhere()).result()
     finally:
-        for name, weight in weights.items():
-            weight.copy_(healthy[name])
+        weight.copy_(healthy)
     assert result.outcome == ReachGoal.Result.ABORTED
     assert planner_status().level == DiagnosticStatus.ERROR
     assert not node.client.send().handle.accepted

@@ -14,18 +14,18 @@ from jepa_planner_ros import __version__
 from jepa_planner_ros.cli import machine
 from jepa_planner_ros.cli.findings import Finding
 from jepa_planner_ros.world_model import (
+    PRECISIONS,
     Checkpoint,
     CheckpointError,
     locate_checkpoint,
     read_checkpoint,
 )
 from jepa_planner_ros.world_model.memory import (
-    NUMBER_BYTES,
     encoder_parameters,
     memory_need,
     predictor_parameters,
 )
-from jepa_planner_ros.world_model.model import DEFAULT_MICRO_BATCH
+from jepa_planner_ros.world_model.model import default_micro_batch
 
 PARTS = ("ros", "ray", "simulation")
 
@@ -167,13 +167,14 @@ def _examine_need(checkpoint: Checkpoint) -> Iterator[Finding]:
     if torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):
             places[f"GPU {index}"] = torch.cuda.mem_get_info(index)[0]
+    batch = default_micro_batch("cuda" if torch.cuda.is_available() else "cpu")
     fits_somewhere = False
-    for precision in NUMBER_BYTES:
-        need = memory_need(checkpoint.config, precision, DEFAULT_MICRO_BATCH, _HORIZON)
+    for name, precision in PRECISIONS.items():
+        need = memory_need(checkpoint.config, precision, batch, _HORIZON)
         fitting = [place for place, free in places.items() if need.total <= free]
         fits_somewhere = fits_somewhere or bool(fitting)
         yield Finding(
-            f"need in {precision}",
+            f"need in {name}",
             f"{need.total / _GIB:.2f} GiB = {need.weights / _GIB:.2f} weights "
             f"+ {need.key_values / _GIB:.2f} keys and values "
             f"+ {need.activations / _GIB:.2f} activations; "
@@ -181,7 +182,7 @@ def _examine_need(checkpoint: Checkpoint) -> Iterator[Finding]:
         )
     yield Finding(
         "micro-batches",
-        f"the above is for {DEFAULT_MICRO_BATCH} candidates, {_HORIZON} actions each; "
+        f"the above is for {batch} candidates, {_HORIZON} actions each; "
         "each replica of the planner needs as much, and the node its weights once more",
         "" if fits_somewhere else "free memory, or use a machine with more, or smaller batches",
         needed=True,

@@ -17,12 +17,12 @@ from pathlib import Path
 import torch
 
 from jepa_planner_ros.cli.findings import Finding
+from jepa_planner_ros.world_model.compilation import COMPILE_SWITCHES
 
 PYTHON_FROM, PYTHON_BELOW = (3, 10), (3, 14)
 RAY_FROM = (2, 60)
 
 _GIB = 2**30
-_NO_COMPILE = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
 _RENDER = "import mujoco; mujoco.GLContext(64, 64).make_current()"
 _RENDER_TIMEOUT_S = 60.0
 
@@ -104,7 +104,7 @@ def fast_precisions(capability: tuple[int, int]) -> list[str]:
 def check_compile(environment: Mapping[str, str] | None = None) -> Finding:
     """Whether ``torch.compile`` compiles, or silently returns what it was given."""
     environment = os.environ if environment is None else environment
-    switches = [name for name in _NO_COMPILE if environment.get(name) == "1"]
+    switches = [name for name in COMPILE_SWITCHES if environment.get(name) == "1"]
     if switches:
         return Finding(
             "torch.compile",

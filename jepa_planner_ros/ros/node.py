@@ -33,8 +33,9 @@ from jepa_planner_ros.ros.reach_server import ReachServer
 from jepa_planner_ros.ros.reporting import Diagnostics, Reporter
 from jepa_planner_ros.ros.robot import RosRobot
 from jepa_planner_ros.serving import LocalRayPlanner
-from jepa_planner_ros.types import Planner, PlannerError
+from jepa_planner_ros.types import SEARCHES, Planner, PlannerError
 from jepa_planner_ros.world_model import CheckpointError, WorldModel, load_world_model
+from jepa_planner_ros.world_model.precision import caution
 
 # One for the episode, one for the sensors, and two so that services never wait for either.
 _THREADS = 4
@@ -67,7 +68,9 @@ class PlannerNode(Node):
         sensors, services = MutuallyExclusiveCallbackGroup(), MutuallyExclusiveCallbackGroup()
         reporter = Reporter(self, wiring)
         robot = RosRobot(self, wiring, sensors)
-        world_model = load_world_model(wiring.checkpoint, wiring.device)
+        world_model = load_world_model(wiring.checkpoint, wiring.device, wiring.precision)
+        if warning := caution(world_model.precision, world_model.device):
+            self.get_logger().warning(f"world_model.precision: {warning}")
         self._worker = Worker("planning")
         self._planner = self._start_planner(wiring, world_model)
         # The first frame takes longer than all others; no goal should wait for it.
@@ -100,7 +103,7 @@ class PlannerNode(Node):
             )
         self.get_logger().info(
             f"Model {there.fingerprint} with {there.parameters / 1e6:.1f} M parameters plans on "
-            f"{there.replicas} x {there.device}."
+            f"{there.replicas} x {there.device} in {there.precision}."
         )
         return planner
 
@@ -119,11 +122,13 @@ class PlannerNode(Node):
 
 def _make_planner(wiring: Wiring, world_model: WorldModel) -> Planner:
     if wiring.planner == "in_process":
+        world_model.rehearse(max(search.horizon for search in SEARCHES.values()))
         return InProcessPlanner(world_model)
     return LocalRayPlanner(
         wiring.checkpoint,
         wiring.replicas or None,
         device=wiring.serving_device,
+        precision=wiring.precision,
         start_timeout_s=wiring.start_timeout,
         plan_timeout_s=wiring.plan_timeout,
     )

@@ -25,6 +25,8 @@ from jepa_planner_ros.control import (
 )
 from jepa_planner_ros.ros.poses import ControllerFrame
 from jepa_planner_ros.types import SEARCHES, SearchSettings
+from jepa_planner_ros.world_model import PRECISIONS
+from jepa_planner_ros.world_model.precision import AUTO
 
 PLANNERS = ("local_ray", "in_process")
 SERVING_DEVICES = ("auto", "cpu", "cuda")
@@ -117,6 +119,13 @@ PARAMETERS = (
         "world_model.device",
         "cpu",
         "Device that encodes the camera frames on board, for instance cpu or cuda.",
+    ),
+    _Declared(
+        "world_model.precision",
+        AUTO,
+        "Number format of encoder and rollouts: auto is fp16 on GPUs and fp32 on CPUs. bf16 is "
+        "faster on CPUs that have it; plans differ a little.",
+        choices=(AUTO, *PRECISIONS),
     ),
     _Declared(
         "base_frame", "panda_link0", "Name of the robot's base frame, in which all poses are given."
@@ -280,6 +289,7 @@ class Wiring:
     plan_timeout: float
     checkpoint: str
     device: str
+    precision: str
     base_frame: str
     joint_prefix: str
     pose_source: str
@@ -354,6 +364,7 @@ def read_wiring(values: Mapping[str, Any]) -> Wiring:
         plan_timeout=values["serving.plan_timeout"],
         checkpoint=values["world_model.checkpoint"],
         device=values["world_model.device"],
+        precision=values["world_model.precision"],
         base_frame=values["base_frame"],
         joint_prefix=values["joint_prefix"],
         pose_source=values["pose_source"],

@@ -10,7 +10,6 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass, replace
 
-import numpy as np
 import ray
 import torch
 from ray import serve
@@ -23,6 +22,7 @@ from jepa_planner_ros.serving.messages import ServedPlan, ServingReport
 from jepa_planner_ros.serving.settings import ServingSettings
 from jepa_planner_ros.serving.shards import shards
 from jepa_planner_ros.types import (
+    SEARCHES,
     ModelDescription,
     PlannerError,
     PlanRequest,
@@ -31,6 +31,7 @@ from jepa_planner_ros.types import (
     Scene,
 )
 from jepa_planner_ros.world_model import load_world_model
+from jepa_planner_ros.world_model.compilation import COMPILE_SWITCHES
 
 # A shard is sent again this often when the replica it was on dies.
 _ATTEMPTS = 3
@@ -70,14 +71,14 @@ class WorldModelReplica:
         self._world_model = load_world_model(
             settings.checkpoint,
             settings.device,
-            getattr(torch, settings.precision),
+            settings.precision,
             settings.micro_batch,
         )
         self._name = serve.get_replica_context().replica_id.unique_id
         self._device_lock = asyncio.Lock()
         self._scenes: dict[ray.ObjectRef[Scene], Scene] = {}
         # Served plans must not wait for what the first rollout allocates or compiles.
-        self._rehearse()
+        self._world_model.rehearse(max(search.horizon for search in SEARCHES.values()))
 
     def describe(self) -> ModelDescription:
         """The model that this replica holds."""
@@ -107,17 +108,7 @@ class WorldModelReplica:
         if self._device_lock.locked():
             return  # It is running, and a check that waits for a long shard would look like death.
         async with self._device_lock:
-            await asyncio.to_thread(self._rehearse)
-
-    def _rehearse(self) -> None:
-        """Run the model once as a plan does."""
-        description = self._world_model.describe()
-        blank = np.zeros((description.tokens, description.dim), np.float32)
-        energies = self._world_model.energies(Scene(blank, np.zeros(7), blank), np.zeros((1, 1, 7)))
-        if not np.isfinite(energies).all():
-            raise PlannerError(
-                "the world model predicts values that are not finite; its weights may be damaged."
-            )
+            await asyncio.to_thread(self._world_model.rehearse, 1)
 
 
 class ClusterPlanner:
@@ -247,7 +238,7 @@ def planner_application(settings: ServingSettings) -> Application:
             "num_cpus": 0,
             "num_gpus": 1 if settings.device == "cuda" else 0,
             # Inherited from a shell, it would turn torch.compile into nothing without a word.
-            "runtime_env": {"env_vars": {"TORCHDYNAMO_DISABLE": "0"}},
+            "runtime_env": {"env_vars": dict.fromkeys(COMPILE_SWITCHES, "0")},
         },
     )(WorldModelReplica)
     planner = serve.deployment(

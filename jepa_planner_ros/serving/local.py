@@ -24,10 +24,10 @@ from jepa_planner_ros.serving.messages import (
     ServingReport,
 )
 from jepa_planner_ros.serving.session import end_session
-from jepa_planner_ros.serving.settings import Precision, ServingSettings
+from jepa_planner_ros.serving.settings import ServingSettings
 from jepa_planner_ros.types import ModelDescription, Plan, PlannerError, PlanRequest
 from jepa_planner_ros.world_model import PRESETS, CheckpointError, read_checkpoint
-from jepa_planner_ros.world_model.model import DEFAULT_MICRO_BATCH
+from jepa_planner_ros.world_model.precision import AUTO
 
 _Answer = TypeVar("_Answer")
 
@@ -45,8 +45,8 @@ class LocalRayPlanner:
         checkpoint: a preset's name, one of our safetensors files, or Meta's ``.pt``.
         replicas: copies of the world model; None gives one per GPU, or two on the CPU.
         device: ``auto``, ``cpu`` or ``cuda``.
-        precision: number format of the weights.
-        micro_batch: candidates rolled out at once.
+        precision: number format of the rollouts; ``auto`` is fp16 on GPUs and fp32 on CPUs.
+        micro_batch: candidates rolled out at once; None for as many as suit the device.
         plan_timeout_s: a plan that takes longer is given up.
         start_timeout_s: time limit of starting Ray and loading the model.
         dashboard: serve Ray's dashboard on http://127.0.0.1:8265.
@@ -62,8 +62,8 @@ class LocalRayPlanner:
         replicas: int | None = None,
         *,
         device: str = "auto",
-        precision: Precision = "float32",
-        micro_batch: int = DEFAULT_MICRO_BATCH,
+        precision: str = AUTO,
+        micro_batch: int | None = None,
         plan_timeout_s: float = 60.0,
         start_timeout_s: float = 120.0,
         dashboard: bool = False,

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch
 
 from jepa_planner_ros.types import PlannerError
-from jepa_planner_ros.world_model.model import DEFAULT_MICRO_BATCH
-
-Precision = Literal["float32", "float16", "bfloat16"]
+from jepa_planner_ros.world_model import choose_precision
+from jepa_planner_ros.world_model.precision import AUTO
 
 # Where there is no GPU. Two replicas keep two cores busy, and one can die without ending a plan.
 _CPU_REPLICAS = 2
@@ -24,27 +22,24 @@ class ServingSettings:
         checkpoint: ``shipped``, one of our safetensors files, or Meta's ``.pt``.
         device: ``cpu``, ``cuda`` (one GPU for each replica), or ``auto``: GPUs where there are any.
         replicas: copies of the model; None gives one per GPU, or two on the CPU.
-        precision: number format of the weights.
-        micro_batch: candidates rolled out at once. Results depend on it in their last bits.
+        precision: number format of encoder and rollouts, or ``auto``.
+        micro_batch: candidates rolled out at once; None for as many as suit the device. Results
+            depend on it in their last bits.
     """
 
     checkpoint: str = "shipped"
     device: str = "auto"
     replicas: int | None = None
-    precision: Precision = "float32"
-    micro_batch: int = DEFAULT_MICRO_BATCH
+    precision: str = AUTO
+    micro_batch: int | None = None
 
     def __post_init__(self) -> None:
         if self.device not in ("auto", "cpu", "cuda"):
             raise ValueError(f"serving.device {self.device!r} is unknown: 'auto', 'cpu' or 'cuda'.")
-        if self.precision not in ("float32", "float16", "bfloat16"):
-            raise ValueError(
-                f"serving.precision {self.precision!r} is unknown: "
-                "'float32', 'float16' or 'bfloat16'."
-            )
+        choose_precision(self.precision, torch.device("cpu"))  # Raises where there is none.
         if self.replicas is not None and self.replicas < 1:
             raise ValueError(f"serving.replicas must be at least 1, not {self.replicas}.")
-        if self.micro_batch < 1:
+        if self.micro_batch is not None and self.micro_batch < 1:
             raise ValueError(f"serving.micro_batch must be at least 1, not {self.micro_batch}.")
 
     def for_this_machine(self) -> ServingSettings:

@@ -105,8 +105,9 @@ def run(args: argparse.Namespace) -> int:
     checkpoint = half_precision(encoder, predictor, provenance)
     write_checkpoint(checkpoint, weights)
 
-    world_model = WorldModel(read_checkpoint(weights))
-    held_out = encode_frames(world_model.encoder, dataset.validation)
+    written = read_checkpoint(weights)
+    held_out = encode_frames(written.build()[0], dataset.validation)
+    world_model = WorldModel(written)
     validation = validate(world_model, held_out, dataset.validation)
     validated = provenance | {"validation": validation.to_dict()}
     write_checkpoint(replace(checkpoint, provenance=validated), weights)

@@ -11,9 +11,10 @@ from jepa_planner_ros.world_model.config import (
 )
 from jepa_planner_ros.world_model.encoder import Encoder
 from jepa_planner_ros.world_model.model import WorldModel, load_world_model
+from jepa_planner_ros.world_model.precision import PRECISIONS, Precision, choose_precision
 from jepa_planner_ros.world_model.predictor import Predictor
 from jepa_planner_ros.world_model.preprocess import preprocess
-from jepa_planner_ros.world_model.rollout import Rollout, energy, rollout
+from jepa_planner_ros.world_model.rollout import Context, Rollout, RolloutEngine, energy
 from jepa_planner_ros.world_model.storage import (
     locate_checkpoint,
     read_checkpoint,
@@ -21,23 +22,27 @@ from jepa_planner_ros.world_model.storage import (
 )
 
 __all__ = [
+    "PRECISIONS",
     "PRESETS",
     "SMALL",
     "VJEPA2_AC_VITG",
     "Checkpoint",
     "CheckpointError",
+    "Context",
     "Encoder",
     "EncoderConfig",
+    "Precision",
     "Predictor",
     "PredictorConfig",
     "Rollout",
+    "RolloutEngine",
     "WorldModel",
     "WorldModelConfig",
+    "choose_precision",
     "energy",
     "load_world_model",
     "locate_checkpoint",
     "preprocess",
     "read_checkpoint",
-    "rollout",
     "write_checkpoint",
 ]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,8 @@ SHIPPED = Path(__file__).parent / "weights" / "shipped.safetensors"
 """The model trained on the simulated Franka by ``jepa-planner train``."""
 
 _NAMED_AT_MOST = 3
+
+_Network = TypeVar("_Network", bound=nn.Module)
 
 
 class CheckpointError(ValueError):
@@ -88,6 +90,15 @@ class Checkpoint:
                     "weights were damaged, or their training diverged. Get the file again."
                 )
 
+    def build_predictor(self, device: str | torch.device = "cpu") -> Predictor:
+        """The predictor alone, in fp32, for what the fast rollouts cannot do.
+
+        Raises:
+            CheckpointError: a weight is missing, unknown, of another shape or no float.
+        """
+        _, predictor = self._empty_networks()
+        return _filled(predictor, self.predictor, device, torch.float32)
+
     def build(
         self, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32
     ) -> tuple[Encoder, Predictor]:
@@ -100,13 +111,10 @@ class Checkpoint:
             CheckpointError: a weight is missing, unknown, of another shape or no float.
         """
         encoder, predictor = self._empty_networks()
-        for network, weights in ((encoder, self.encoder), (predictor, self.predictor)):
-            network.load_state_dict(
-                {name: weight.to(device, dtype, copy=True) for name, weight in weights.items()},
-                strict=True,
-                assign=True,
-            )
-        return encoder.eval(), predictor.eval()
+        return (
+            _filled(encoder, self.encoder, device, dtype),
+            _filled(predictor, self.predictor, device, dtype),
+        )
 
     def _empty_networks(self) -> tuple[Encoder, Predictor]:
         """Networks without memory for their weights, which fit into them."""
@@ -124,6 +132,18 @@ class Checkpoint:
                     f"{'; '.join(complaints)}."
                 )
         return encoder, predictor
+
+
+def _filled(
+    network: _Network, weights: Mapping[str, Tensor], device: str | torch.device, dtype: torch.dtype
+) -> _Network:
+    """An empty network with copies of the weights, each converted by itself."""
+    network.load_state_dict(
+        {name: weight.to(device, dtype, copy=True) for name, weight in weights.items()},
+        strict=True,
+        assign=True,
+    )
+    return network.eval()
 
 
 def _weight_digest(weight: tuple[str, Tensor]) -> bytes:

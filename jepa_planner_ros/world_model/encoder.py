@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from jepa_planner_ros.world_model.config import EncoderConfig
+from jepa_planner_ros.world_model.precision import Precision
+from jepa_planner_ros.world_model.prepared import PreparedBlock, Workshop, halves_table
 from jepa_planner_ros.world_model.rope import RopeTable, frame_positions, rope_table
 from jepa_planner_ros.world_model.transformer import NORM_EPS, Block, initialise, latent_norm
 
@@ -53,3 +58,46 @@ class Encoder(nn.Module):
         for block in self.blocks:
             x, _ = block(x, rope)
         return latent_norm(self.norm(x))
+
+
+class FrameEncoder:
+    """An `Encoder` prepared to encode one frame at a time, on one device in one precision.
+
+    Args:
+        config: sizes.
+        weights: state dict of an `Encoder`, from anywhere.
+        device: where to compute.
+        precision: how exactly.
+    """
+
+    def __init__(
+        self,
+        config: EncoderConfig,
+        weights: Mapping[str, Tensor],
+        device: torch.device,
+        precision: Precision,
+    ) -> None:
+        self._patch = config.patch_size
+        self._device = device
+        self._precision = precision
+        workshop = Workshop(device, precision)
+        self._embed = workshop.tubelets(weights, "patch_embed.proj")
+        self._blocks = tuple(
+            PreparedBlock.of(weights, index, config.heads, workshop)
+            for index in range(config.depth)
+        )
+        self._norm = workshop.norm(weights, "norm")
+        self._rope = halves_table(
+            frame_positions(0, config.grid, conditioning=0, device=device),
+            config.dim // config.heads,
+            precision.residual,
+        )
+
+    def __call__(self, frame: Tensor) -> Tensor:
+        """Latents (tokens, dim) of a preprocessed frame (3, height, width)."""
+        pixels = frame.to(self._device, self._precision.residual)[None]
+        patches = functional.unfold(pixels, self._patch, stride=self._patch).transpose(1, 2)
+        x = self._embed(patches).to(self._precision.residual)
+        for block in self._blocks:
+            x = block.update(x, *block.attendance(x, self._rope))
+        return latent_norm(self._norm(x))[0]

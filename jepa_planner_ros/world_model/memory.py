@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from jepa_planner_ros.geometry import ACTION_DIM, STATE_DIM
 from jepa_planner_ros.world_model.config import EncoderConfig, PredictorConfig, WorldModelConfig
+from jepa_planner_ros.world_model.precision import Precision
 from jepa_planner_ros.world_model.predictor import CONDITIONING_TOKENS
 
-NUMBER_BYTES: Mapping[str, int] = MappingProxyType({"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2})
-"""Bytes of a stored number in each precision; tf32 only multiplies with fewer digits."""
-
 _FP32 = 4
+_INT8 = 1
 
 
 @dataclass(frozen=True)
@@ -21,8 +18,8 @@ class MemoryNeed:
     """Bytes that rolling out one micro-batch takes, on the device of the model.
 
     Attributes:
-        weights: encoder and predictor.
-        key_values: what the predictor remembers of the frames of every candidate.
+        weights: encoder and predictor; norms, a thousandth of them, count as if rounded.
+        key_values: what is remembered of the frames of every candidate of a micro-batch.
         activations: the widest moment inside a block, and the predicted latents.
     """
 
@@ -37,31 +34,34 @@ class MemoryNeed:
 
 
 def memory_need(
-    config: WorldModelConfig, precision: str, micro_batch: int, horizon: int
+    config: WorldModelConfig, precision: Precision, micro_batch: int, frames: int
 ) -> MemoryNeed:
-    """What a model needs to roll out `micro_batch` candidates over `horizon` actions.
+    """What a model needs to roll out `micro_batch` candidates.
 
     The number of candidates of a plan does not matter: they come in micro-batches. A block holds
-    the residual stream and its update in fp32, and then either queries, keys and values with
-    queries and keys being rotated in fp32 (three arrays at once), or the MLP's hidden layer before
-    and after its GELU. The encoder sees one frame at a time and needs less than that.
+    the residual stream before and after, and then either queries, keys and values with two halves
+    of queries and keys in fp32, where they are rotated, or the MLP's input and its hidden layer
+    before and after the GELU; 8-bit products are scaled in fp32 in between. The encoder sees one
+    frame at a time and needs less than that.
 
     Args:
         config: sizes.
-        precision: a key of `NUMBER_BYTES`.
+        precision: what is stored in how many bytes.
         micro_batch: candidates at once.
-        horizon: actions of a candidate.
+        frames: the present frame, those before it, and one for each action but the last; with no
+            past frames, the horizon.
     """
-    number = NUMBER_BYTES[precision]
+    number, residual = precision.matmul.itemsize, precision.residual.itemsize
     width, hidden = config.predictor.dim, config.predictor.mlp_hidden
     tokens = micro_batch * (CONDITIONING_TOKENS + config.encoder.tokens)
-    attention = 3 * width * number + 3 * 2 * width * _FP32
-    mlp = (width + 2 * hidden) * number
-    latents = micro_batch * horizon * config.encoder.tokens * config.encoder.dim * _FP32
+    attention = 5 * width * number + 2 * width * _FP32
+    mlp = width * (residual + number) + 2 * hidden * (_FP32 if precision.int8_mlp else number)
+    latents = micro_batch * frames * config.encoder.tokens * config.encoder.dim * residual
+    eight_bits = _mlp_weights(config.encoder) + _mlp_weights(config.predictor)
     return MemoryNeed(
-        weights=parameters(config) * number,
-        key_values=tokens * horizon * config.predictor.depth * 2 * width * number,
-        activations=tokens * (2 * width * _FP32 + max(attention, mlp)) + latents,
+        weights=parameters(config) * number - precision.int8_mlp * eight_bits * (number - _INT8),
+        key_values=tokens * frames * config.predictor.depth * 2 * width * number,
+        activations=tokens * (2 * width * residual + max(attention, mlp)) + latents,
     )
 
 
@@ -81,6 +81,10 @@ def predictor_parameters(config: WorldModelConfig) -> int:
     width, latent = config.predictor.dim, config.encoder.dim
     into = (latent + 1 + ACTION_DIM + 1 + STATE_DIM + 1) * width
     return into + _blocks(config.predictor) + 2 * width + (width + 1) * latent
+
+
+def _mlp_weights(part: EncoderConfig | PredictorConfig) -> int:
+    return part.depth * 2 * part.dim * part.mlp_hidden
 
 
 def _blocks(part: EncoderConfig | PredictorConfig) -> int:

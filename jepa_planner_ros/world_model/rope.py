@@ -14,6 +14,10 @@ class RopeTable(NamedTuple):
     cos: Tensor
     sin: Tensor
 
+    def rows(self, tokens: slice) -> RopeTable:
+        """The rotations of some of the tokens."""
+        return RopeTable(self.cos[tokens], self.sin[tokens])
+
 
 def frame_positions(
     frame: int, grid: tuple[int, int], conditioning: int, device: torch.device | None = None
