@@ -8,28 +8,12 @@ import shlex
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from jepa_planner_ros import __version__
-from jepa_planner_ros.cli import CommandError
+from jepa_planner_ros.cli import Command, CommandError
 
 INTERRUPTED = 128 + signal.SIGINT
 """Exit code after Ctrl-C, as shells count it."""
-
-
-@dataclass(frozen=True)
-class Command:
-    """A command and the module that carries it out.
-
-    The module has ``add_arguments(parser)``, which also describes the command, and
-    ``run(args) -> int``, which returns the exit code. It is imported only when its command is
-    called, so that no command waits for, or needs, what only another one uses. ``args`` holds its
-    own options and ``command_line``, which repeats the call.
-    """
-
-    name: str
-    summary: str
-    module: str
 
 
 COMMANDS = (
@@ -39,27 +23,40 @@ COMMANDS = (
     Command("train", "train the small shipped world model", "jepa_planner_ros.training.command"),
     Command("doctor", "tell what is missing, and how to mend it", "jepa_planner_ros.cli.doctor"),
     Command("convert", "make a safetensors file of Meta's", "jepa_planner_ros.cli.convert"),
+    Command("bench", "measure on this machine", "jepa_planner_ros.cli.bench"),
 )
 
 
-def build_parser(called: str | None) -> argparse.ArgumentParser:
-    """The parser of all commands; only the `called` command's own options are filled in."""
+def build_parser(called: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of all commands; only the called command's own options are filled in.
+
+    Args:
+        called: the words of the command line.
+    """
     parser = argparse.ArgumentParser(
         prog="jepa-planner",
         description="Point a Franka arm at a photograph of where it should be.",
         epilog="'jepa-planner COMMAND --help' explains a command. Start with: jepa-planner demo",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        if command.name != called:
-            commands.add_parser(command.name, help=command.summary)
+    _add_commands(parser, COMMANDS, called)
+    return parser
+
+
+def _add_commands(
+    parser: argparse.ArgumentParser, commands: Sequence[Command], called: Sequence[str]
+) -> None:
+    choices = parser.add_subparsers(metavar="COMMAND", required=True)
+    for command in commands:
+        own = choices.add_parser(command.name, help=command.summary)
+        if [command.name] != list(called[:1]):
             continue
         module = importlib.import_module(command.module)
-        own = commands.add_parser(command.name, help=command.summary)
         module.add_arguments(own)
-        own.set_defaults(run=module.run)
-    return parser
+        if hasattr(module, "COMMANDS"):
+            _add_commands(own, module.COMMANDS, called[1:])
+        else:
+            own.set_defaults(run=module.run)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     called = arguments[0] if arguments else None
     try:
-        args = build_parser(called).parse_args(arguments)
+        args = build_parser(arguments).parse_args(arguments)
         args.command_line = shlex.join(["jepa-planner", *arguments])
         code: int = args.run(args)
     except CommandError as error:
