@@ -20,6 +20,7 @@ class Precision:
     Attributes:
         name: as parameters and command lines call it.
         matmul: weights, keys, values, and what goes into a matrix product; sums are kept in fp32.
+            CPUs do not multiply fp16: there, it is what they keep, and they multiply fp32.
         residual: the stream that every block adds to, norms, and latents. In half precision it
             stays in fp32, or each addition would round away what the block before has found.
         tf32: whether fp32 products may drop 13 of their 23 digits, where a GPU is faster then.
@@ -76,7 +77,7 @@ def choose_precision(name: str, device: torch.device) -> Precision:
         )
     chosen = PRECISIONS[name]
     if chosen.int8_mlp and device.type == "cpu":
-        # No usual processor multiplies fp16; those with fast int8 mostly have bf16.
+        # CPUs do not multiply fp16; those with fast int8 mostly have bf16.
         return replace(chosen, matmul=torch.bfloat16)
     return chosen
 
@@ -86,8 +87,6 @@ def caution(precision: Precision, device: torch.device) -> str:
     if device.type == "cpu":
         if precision.tf32:
             return "tf32 is fp32 on a CPU: only GPUs have it."
-        if precision.matmul is torch.float16:
-            return "fp16 is many times slower than fp32 on most CPUs: take bf16 or fp32 there."
         return ""
     if device.type == "cuda":
         major, minor = torch.cuda.get_device_capability(device)

@@ -154,7 +154,7 @@ def add_trial_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--micro-batch",
         type=positive,
-        help="candidates at once (default: 100 on GPUs, 16 on CPUs)",
+        help="candidates at once (default: what divides --samples, up to 100 on GPUs, 16 on CPUs)",
     )
 
 
@@ -199,7 +199,7 @@ def trial_of(args: argparse.Namespace) -> Trial:
             args.preset,
             args.checkpoint,
             device,
-            args.micro_batch or min(default_micro_batch(device), args.samples),
+            args.micro_batch or _even_micro_batch(args.samples, default_micro_batch(device)),
             _SEED,
         )
     except CheckpointError as error:
@@ -207,6 +207,11 @@ def trial_of(args: argparse.Namespace) -> Trial:
     except (AssertionError, RuntimeError) as error:
         cause = str(error).partition("\n")[0]
         raise CommandError(f"--device {args.device} cannot be used: {cause}") from error
+
+
+def _even_micro_batch(samples: int, most: int) -> int:
+    """The largest that needs no padding."""
+    return max(size for size in range(1, most + 1) if samples % size == 0)
 
 
 def _paths(args: argparse.Namespace, device: torch.device) -> list[tuple[str, bool]]:
