@@ -126,7 +126,7 @@ class World:
         elif isinstance(effect, Search):
             self.requests.append(effect.request)
             self.time += 0.4
-            yield Planned(self.time, self.planner(effect.request), 0.4)
+            yield Planned(self.time, self.planner(effect.request), 0.4, effect.request)
         elif isinstance(effect, Command) and self.follows:
             self.origin, self.target = self.state, effect.target
             self.commanded_at = self.time
@@ -273,7 +273,8 @@ def test_a_plan_that_comes_after_the_cancel_moves_nothing() -> None:
     )
     episode, effects = transition(episode, CancelRequested(world.time, "Enough."))
     assert effects == (), "an arm at rest holds its last target by itself"
-    late = Planned(world.time + 1.0, straight_plan(world.requests[-1]), 1.0)
+    request = world.requests[-1]
+    late = Planned(world.time + 1.0, straight_plan(request), 1.0, request)
     assert transition(episode, late) == (episode, ())
 
 

@@ -29,7 +29,7 @@ LAYERS = (
     {"robot"},
     {"serving"},
     {"ros"},
-    {"report", "sim", "training"},
+    {"replay", "report", "sim", "training"},
     {"cli"},
 )
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}

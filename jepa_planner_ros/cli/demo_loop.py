@@ -16,6 +16,7 @@ from jepa_planner_ros.cli.display import PATIENCE_AT_START, Display
 from jepa_planner_ros.cli.domain import enter_domain, free_domain
 from jepa_planner_ros.cli.episode_client import PLANNER, SIMULATION, EpisodeClient
 from jepa_planner_ros.cli.processes import ProcessFamily, Program
+from jepa_planner_ros.cli.record import RECORDING
 from jepa_planner_ros.report import Camera, EpisodeRecord, RunRecord
 from jepa_planner_ros.share import share_directory
 from jepa_planner_ros.sim import scene
@@ -40,6 +41,7 @@ class DemoSettings:
     checkpoint: str
     real_time_factor: float | None
     logs: Path
+    bag: Path | None
     domain: int | None
     command_line: str
 
@@ -106,11 +108,16 @@ def run_episodes(settings: DemoSettings) -> RunRecord:
             settings.planner_parameters,
             settings.logs,
         )
+        awaited = [simulation, planner]
+        if settings.bag is not None:
+            awaited.append(_start_recorder(family, settings.bag, settings.logs))
         with EpisodeClient(family.check) as client:
-            for program, ready in (
-                (simulation, client.simulation_ready),
-                (planner, client.planner_ready),
-            ):
+            conditions = (
+                client.simulation_ready,
+                client.planner_ready,
+                lambda: RECORDING in awaited[-1].log.read_text(),
+            )
+            for program, ready in zip(awaited, conditions, strict=False):
                 display.wait_for(program, ready, family.check)
             episodes = [
                 _run_episode(client, display, settings, settings.seed + index)
@@ -140,6 +147,13 @@ def _start_node(
     for parameter, value in parameters.items():
         command += ["-p", f"{parameter}:={_yaml(value)}"]
     return family.start(name, command, logs / f"{name}.log")
+
+
+def _start_recorder(family: ProcessFamily, bag: Path, logs: Path) -> Program:
+    if bag.exists():
+        raise CommandError(f"--record {bag} exists already: remove it or give another name.")
+    command = [sys.executable, "-m", "jepa_planner_ros.cli.main", "record", str(bag)]
+    return family.start("recorder", command, logs / "recorder.log")
 
 
 def _yaml(value: object) -> str:

@@ -15,8 +15,8 @@ import numpy as np
 import rclpy
 from geometry_msgs.msg import PoseStamped
 from jepa_planner_msgs.action import ReachGoal
-from jepa_planner_msgs.msg import EndEffectorDelta, EndEffectorState, SubGoal
 from jepa_planner_msgs.msg import Plan as PlanMessage
+from jepa_planner_msgs.msg import SubGoal
 from jepa_planner_msgs.srv import ResetSimulation
 from rclpy.action.client import ActionClient
 from rclpy.client import Client
@@ -36,6 +36,7 @@ from jepa_planner_ros.report import EpisodeRecord, Image, LatencyRecord, StepRec
 from jepa_planner_ros.ros.clock import duration_message, nanoseconds, ros_now, seconds
 from jepa_planner_ros.ros.images import decode_image
 from jepa_planner_ros.ros.poses import ControllerFrame, read_pose
+from jepa_planner_ros.ros.reading import actions_array, state_array, states_array
 from jepa_planner_ros.types import Float64Array
 
 SIMULATION, PLANNER = "franka_sim", "jepa_planner"
@@ -256,8 +257,8 @@ class EpisodeClient:
         return StepRecord(
             frame=decode_image(frame),
             state=state_array(plan.state),
-            actions=np.stack([_action_array(action) for action in plan.actions]),
-            predicted_states=np.stack([state_array(state) for state in plan.predicted_states]),
+            actions=actions_array(plan.actions),
+            predicted_states=states_array(plan.predicted_states),
             energy=plan.energy,
             predicted_energies=np.array(plan.predicted_energies),
             latency=LatencyRecord(
@@ -311,17 +312,6 @@ class EpisodeClient:
                 return False
             time.sleep(_POLL)
         return True
-
-
-def state_array(message: EndEffectorState) -> Float64Array:
-    """The state (7,) of a message."""
-    p, r = message.position, message.rotation
-    return np.array([p.x, p.y, p.z, r.x, r.y, r.z, message.gripper])
-
-
-def _action_array(message: EndEffectorDelta) -> Float64Array:
-    t, r = message.translation, message.rotation
-    return np.array([t.x, t.y, t.z, r.x, r.y, r.z, message.gripper])
 
 
 def _pose_state(message: PoseStamped) -> Float64Array:

@@ -20,6 +20,8 @@ COMMANDS = (
     Command(
         "demo", "watch a simulated Franka reach a photographed goal", "jepa_planner_ros.cli.demo"
     ),
+    Command("record", "record an episode as a rosbag2 bag", "jepa_planner_ros.cli.record"),
+    Command("replay", "make the plans of a bag anew and compare", "jepa_planner_ros.cli.replay"),
     Command("train", "train the small shipped world model", "jepa_planner_ros.training.command"),
     Command("doctor", "tell what is missing, and how to mend it", "jepa_planner_ros.cli.doctor"),
     Command("convert", "make a safetensors file of Meta's", "jepa_planner_ros.cli.convert"),

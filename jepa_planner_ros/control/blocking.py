@@ -261,6 +261,7 @@ def _act(episode: Episode, planning: Planning, planned: Planned, time: float) ->
         episode.step,
         episode.energy,
         seen,
+        planned.request,
         plan,
         target,
         _latency(seen, plan, planned.round_trip),

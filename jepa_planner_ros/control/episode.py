@@ -143,6 +143,7 @@ class Planned:
     time: float
     plan: Plan
     round_trip: float
+    request: PlanRequest
 
 
 @dataclass(frozen=True)
@@ -213,12 +214,13 @@ class Latency:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """One step: what was seen, planned and commanded. Steps and sub-goals count from 0."""
+    """One step: what was seen, asked, planned and commanded. Steps and sub-goals count from 0."""
 
     subgoal: int
     step: int
     energy: float
     observation: Observation
+    request: PlanRequest
     plan: Plan
     target: Float64Array
     latency: Latency

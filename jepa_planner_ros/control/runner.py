@@ -193,7 +193,7 @@ class EpisodeRunner:
         asked = self._clock()
         plan = self._planner.plan(request)
         now = self._clock()
-        return Planned(now, plan, now - asked)
+        return Planned(now, plan, now - asked, request)
 
 
 def _sentence(error: Exception) -> str:

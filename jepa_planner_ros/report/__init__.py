@@ -7,6 +7,7 @@ from jepa_planner_ros.report.records import (
     EpisodeRecord,
     Image,
     LatencyRecord,
+    PlannedMotion,
     RunRecord,
     StepRecord,
 )
@@ -18,6 +19,7 @@ __all__ = [
     "EpisodeRecord",
     "Image",
     "LatencyRecord",
+    "PlannedMotion",
     "RunRecord",
     "StepRecord",
     "headline",

@@ -66,7 +66,13 @@ def render_report(run: RunRecord) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"picture": _picture, "energy": _energy, "cm": _cm, "ms": _milliseconds}
+    environment.filters |= {
+        "picture": _picture,
+        "energy": _energy,
+        "cm": _cm,
+        "ms": _milliseconds,
+        "mm": _mm,
+    }
     return environment.get_template("page.html").render(
         run=run,
         headline=headline(run),
@@ -81,6 +87,8 @@ def render_report(run: RunRecord) -> str:
 
 def headline(run: RunRecord) -> str:
     """The outcome in one line."""
+    if run.headline is not None:
+        return run.headline
     if len(run.episodes) > 1:
         reached = sum(episode.reached for episode in run.episodes)
         median = summarise(run)["median_final_cm"]
@@ -139,6 +147,16 @@ def _charts(episode: EpisodeRecord) -> dict[str, str | None]:
         )
         for index, step in enumerate(episode.steps)
     ]
+    recorded = [
+        Line(
+            _over_steps((was.energy, *was.predicted_energies), index)[: steps + 1 - index],
+            "muted",
+            dashed=True,
+            dots=False,
+        )
+        for index, step in enumerate(episode.steps)
+        if (was := step.recorded) is not None
+    ]
     latency = np.array(
         [
             (step.latency.capture_age, step.latency.encode, step.latency.plan, step.latency.network)
@@ -157,7 +175,7 @@ def _charts(episode: EpisodeRecord) -> dict[str, str | None]:
         )
         if known
         else None,
-        "energy": line_chart([*expected, energies], "energy", "Energy over the steps"),
+        "energy": line_chart([*recorded, *expected, energies], "energy", "Energy over the steps"),
         "latency": stacked_bars(
             LATENCY_PARTS, 1000.0 * latency, "ms", "Where the time of each step went"
         ),
@@ -219,6 +237,9 @@ def _overlay(
     if episode.goal_state is not None:
         (x, y), *_ = camera.pixels(episode.goal_state[None, POSITION])
         parts.append(f'<circle class="goal" cx="{x:.1f}" cy="{y:.1f}" r="{width / 42:.1f}"/>')
+    if step is not None and step.recorded is not None:
+        recorded = [step.state, *step.recorded.predicted_states]
+        parts.append(_polyline("recorded", camera, recorded))
     if step is not None:
         planned = [step.state, *step.predicted_states]
         parts.append(_polyline("planned", camera, planned))
@@ -247,6 +268,10 @@ def _picture(image: Image, width: int | None = None) -> str:
 
 def _cm(value: float | None) -> str:
     return _UNKNOWN if value is None or math.isnan(value) else f"{value:.1f}{_NO_BREAK}cm"
+
+
+def _mm(value: float) -> str:
+    return _UNKNOWN if math.isnan(value) else f"{value:.3g}{_NO_BREAK}mm"
 
 
 def _energy(value: float) -> str:

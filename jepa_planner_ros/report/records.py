@@ -39,6 +39,17 @@ class LatencyRecord:
 
 
 @dataclass(frozen=True, eq=False)
+class PlannedMotion:
+    """What another version planned from the same frame; the fields are those of `StepRecord`."""
+
+    actions: Float64Array
+    predicted_states: Float64Array
+    energy: float
+    predicted_energies: Float64Array
+    latency: LatencyRecord
+
+
+@dataclass(frozen=True, eq=False)
 class StepRecord:
     """One step of an episode: a frame, and the plan made from it.
 
@@ -52,6 +63,7 @@ class StepRecord:
         latency: where the time went.
         rollouts: how many action sequences the world model imagined.
         model_fingerprint: the weights that planned.
+        recorded: in a replay, the plan to compare with; None where there is none.
     """
 
     frame: Image
@@ -63,6 +75,16 @@ class StepRecord:
     latency: LatencyRecord
     rollouts: int = 0
     model_fingerprint: str = ""
+    recorded: PlannedMotion | None = None
+
+    @property
+    def difference_mm(self) -> float:
+        """Largest difference of an action's translation from the recorded one, mm; NaN if none."""
+        if self.recorded is None:
+            return float("nan")
+        steps = min(len(self.actions), len(self.recorded.actions))
+        apart = self.actions[:steps, POSITION] - self.recorded.actions[:steps, POSITION]
+        return 1000.0 * float(np.abs(apart).max())
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +183,8 @@ class RunRecord:
         settings: what it was done with, as name and value, for the reader.
         episodes: at least one.
         camera: where to draw planned motions in the frames; None leaves them out.
+        headline: the outcome in one line; None says how many goals were reached.
+        lead: what was done, in some sentences; None says it of episodes.
     """
 
     title: str
@@ -168,3 +192,10 @@ class RunRecord:
     settings: Mapping[str, str]
     episodes: tuple[EpisodeRecord, ...]
     camera: Camera | None = None
+    headline: str | None = None
+    lead: str | None = None
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether there are recorded plans to compare with."""
+        return any(step.recorded is not None for one in self.episodes for step in one.steps)

@@ -1,5 +1,7 @@
 """Pictures in every form that ROS delivers them, to RGB arrays.
 
+Messages may be rclpy's, or those that `rosbags` reads from a recording where there is no ROS.
+
 Colours are converted by cv_bridge where ROS 2 has it installed, and by `rosbags.image` otherwise.
 Neither checks that a message holds the bytes it promises, and padded rows come out wrong from both,
 so that sizes are checked and rows repacked here first.
@@ -9,15 +11,18 @@ from __future__ import annotations
 
 import io
 import stat
-from array import array
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image as PillowImage
-from sensor_msgs.msg import CompressedImage, Image
+
+if TYPE_CHECKING:
+    from sensor_msgs.msg import CompressedImage, Image
 
 RgbImage = NDArray[np.uint8]
 
@@ -42,6 +47,8 @@ _BYTES_PER_PIXEL = {
     "bayer_grbg16": 2,
     "yuv422": 2,
     "yuv422_yuy2": 2,
+    "uyvy": 2,
+    "yuyv": 2,
 }
 _DEPTH_PREFIXES = ("16UC", "16SC", "32FC", "64FC")
 # Pillow's modes of pictures whose values are no 8-bit brightness or colour.
@@ -92,7 +99,7 @@ def decode_image(message: Image) -> RgbImage:
     """
     check_image(message)
     try:
-        return np.ascontiguousarray(_converter()(_without_padding(message)))
+        return np.require(_converter()(_without_padding(message)), requirements=("C", "W"))
     except Exception as error:
         # Each converter raises errors of its own, OpenCV's among them.
         raise ImageError(
@@ -175,25 +182,23 @@ def _decode_file(content: bytes, name: str) -> RgbImage:
     return pixels
 
 
-def _without_padding(message: Image) -> Image:
+def _without_padding(message: Image) -> Any:
     row = message.width * _BYTES_PER_PIXEL[message.encoding]
     if message.step == row:
         return message
     rows = np.frombuffer(message.data, np.uint8).reshape(message.height, message.step)
-    return Image(
-        header=message.header,
+    return SimpleNamespace(
         height=message.height,
         width=message.width,
         encoding=message.encoding,
         is_bigendian=message.is_bigendian,
         step=row,
-        # rclpy checks every byte of anything but an array.
-        data=array("B", rows[:, :row].tobytes()),
+        data=rows[:, :row].tobytes(),
     )
 
 
 @cache
-def _converter() -> Callable[[Image], RgbImage]:
+def _converter() -> Callable[[Any], RgbImage]:
     try:
         from cv_bridge import CvBridge
     except (ImportError, AttributeError):  # AttributeError: built for NumPy 1, loaded with 2.

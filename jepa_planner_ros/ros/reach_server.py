@@ -185,7 +185,7 @@ class ReachServer:
     def _encoded(
         self, handle: Handle, request: ReachRequest, started: float
     ) -> tuple[SubGoal, ...]:
-        encoding = self._worker.submit(lambda: self._encode(request))
+        encoding = self._worker.submit(lambda: self._encode(request, handle))
         # The worker may still be busy with a plan that nobody awaits any more.
         while wait([encoding], TICK_PERIOD).not_done:
             if reason := self._cancel_reason(handle):
@@ -198,7 +198,8 @@ class ReachServer:
                 )
         return encoding.result()
 
-    def _encode(self, request: ReachRequest) -> tuple[SubGoal, ...]:
+    def _encode(self, request: ReachRequest, handle: Handle) -> tuple[SubGoal, ...]:
+        self._reporter.publish_goal(request, handle.goal_id.uuid)
         return tuple(
             SubGoal(
                 self._world_model.encode(subgoal.image),
@@ -215,6 +216,7 @@ class ReachServer:
         return "The client cancelled the goal." if handle.is_cancel_requested else self._stop_reason
 
     def _conclude(self, handle: Handle, ended: Ended) -> None:
+        self._reporter.publish_outcome(ended, handle.goal_id.uuid)
         if ended.outcome is Outcome.REACHED:
             self._reporter.say(ended.reason)
             handle.succeed()

@@ -1,36 +1,52 @@
-"""What the node tells while it works: plans, feedback, results, its status and diagnostics."""
+"""What the node tells while it works: goals, plans, feedback, outcomes, status and diagnostics."""
 
 from __future__ import annotations
 
+import io
 import math
 import time
+from array import array
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from jepa_planner_msgs.action import ReachGoal
+from jepa_planner_msgs.msg import Goal as GoalMessage
 from jepa_planner_msgs.msg import Latency as LatencyMessage
+from jepa_planner_msgs.msg import Outcome as OutcomeMessage
 from jepa_planner_msgs.msg import Plan as PlanMessage
+from jepa_planner_msgs.msg import SubGoal as SubGoalMessage
+from numpy.typing import NDArray
+from PIL import Image as PillowImage
 from rclpy.action.server import ServerGoalHandle
 from rclpy.clock import Clock
 from rclpy.clock_type import ClockType
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile
-from std_msgs.msg import String
+from sensor_msgs.msg import CompressedImage
+from std_msgs.msg import Header, String
 
 from jepa_planner_ros.control import Ended, Report
 from jepa_planner_ros.control.episode import Latency
 from jepa_planner_ros.control.safety import Stream
 from jepa_planner_ros.geometry import GRIPPER
 from jepa_planner_ros.ros.clock import duration_message, ros_now, stamp_message
+from jepa_planner_ros.ros.goals import ReachRequest, SubGoalRequest
 from jepa_planner_ros.ros.parameters import EpisodeDefaults, Wiring
 from jepa_planner_ros.ros.poses import delta_message, pose_stamped_message, state_message
 from jepa_planner_ros.ros.robot import RosRobot
+from jepa_planner_ros.search.text import search_to_json
 
 _PLANNER_FAILED = "The planner failed"
 """How the reason begins that a goal ends for when no plan could be made."""
 
 _LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+_PNG_EFFORT = 1
+"""Of 9: a goal waits for its photographs to be compressed."""
+
+GoalId = NDArray[np.uint8]
+"""The identifier (16,) of a goal in the action's protocol."""
 
 
 def latency_message(latency: Latency) -> LatencyMessage:
@@ -43,13 +59,44 @@ def latency_message(latency: Latency) -> LatencyMessage:
     )
 
 
-def plan_message(report: Report, defaults: EpisodeDefaults, base_frame: str) -> PlanMessage:
+def goal_message(request: ReachRequest, goal_id: GoalId, header: Header) -> GoalMessage:
+    """A goal as it is pursued."""
+    return GoalMessage(
+        header=header,
+        goal_id=goal_id,
+        subgoals=[_subgoal_message(subgoal) for subgoal in request.subgoals],
+        time_limit=duration_message(request.time_limit),
+        control_mode=request.control_mode,
+    )
+
+
+def _subgoal_message(subgoal: SubGoalRequest) -> SubGoalMessage:
+    buffer = io.BytesIO()
+    PillowImage.fromarray(subgoal.image).save(buffer, "PNG", compress_level=_PNG_EFFORT)
+    return SubGoalMessage(
+        compressed_image=CompressedImage(
+            format="rgb8; png compressed rgb8", data=array("B", buffer.getvalue())
+        ),
+        energy_threshold=subgoal.energy_threshold,
+        step_budget=subgoal.step_budget,
+        close_gripper_from=_or_never(subgoal.close_gripper_from),
+    )
+
+
+def _or_never(closing: int | None) -> int:
+    return -1 if closing is None else closing
+
+
+def plan_message(report: Report, search_name: str, goal_id: GoalId, base_frame: str) -> PlanMessage:
     """The plan of one step."""
-    plan, seen = report.plan, report.observation
-    message = PlanMessage(
+    plan, seen, request = report.plan, report.observation, report.request
+    return PlanMessage(
+        header=Header(stamp=stamp_message(seen.stamp), frame_id=base_frame),
+        goal_id=goal_id,
         subgoal=report.subgoal,
         step=report.step,
-        state=state_message(plan.states[0]),
+        state=state_message(request.scene.state),
+        start_predicted=request.scene.latent is not seen.latent,
         actions=[delta_message(action) for action in plan.actions],
         predicted_states=[state_message(state) for state in plan.states[1:]],
         energy=report.energy,
@@ -57,14 +104,17 @@ def plan_message(report: Report, defaults: EpisodeDefaults, base_frame: str) -> 
         round_best_energies=[one.best_energy for one in plan.rounds],
         round_elite_energies=[one.elite_energy for one in plan.rounds],
         rollouts=plan.rollouts,
-        seed=defaults.seed,
-        search=defaults.search_name,
+        seed=request.seed,
+        search_step=request.step,
+        previous=[delta_message(one) for one in request.previous]
+        if request.previous is not None
+        else [],
+        close_gripper_from=_or_never(request.close_gripper_from),
+        search=search_name,
+        search_settings=search_to_json(request.search),
         model_fingerprint=plan.model_fingerprint,
         latency=latency_message(report.latency),
     )
-    message.header.frame_id = base_frame
-    message.header.stamp = stamp_message(seen.stamp)
-    return message
 
 
 def feedback_message(report: Report, wiring: Wiring, stamp: int) -> ReachGoal.Feedback:
@@ -93,18 +143,28 @@ def result_message(ended: Ended) -> ReachGoal.Result:
     )
 
 
+def outcome_message(ended: Ended, goal_id: GoalId, header: Header) -> OutcomeMessage:
+    """How a goal ended, for those that listen to topics."""
+    result = result_message(ended)
+    told = {name: getattr(result, name) for name in result.get_fields_and_field_types()}
+    return OutcomeMessage(header=header, goal_id=goal_id, **told)
+
+
 class Reporter:
     """Tells what the node does and why.
 
     What happens to goals goes to the log, the diagnostics and ``~/status``, which is latched:
-    whoever asks why a goal was rejected gets the answer afterwards. Plans go to ``~/plan``.
+    whoever asks why a goal was rejected gets the answer afterwards. ``~/goal``, latched as well,
+    ``~/plan`` and ``~/outcome`` are what a recording needs to make the plans anew.
     """
 
     def __init__(self, node: Node, wiring: Wiring) -> None:
         self._node = node
         self._wiring = wiring
         self._statuses = node.create_publisher(String, "~/status", _LATCHED)
+        self._goals = node.create_publisher(GoalMessage, "~/goal", _LATCHED)
         self._plans = node.create_publisher(PlanMessage, "~/plan", QoSProfile(depth=10))
+        self._outcomes = node.create_publisher(OutcomeMessage, "~/outcome", QoSProfile(depth=10))
         self.status = ""
         """What was told last."""
         self.last_plan = math.nan
@@ -124,14 +184,26 @@ class Reporter:
         self._node.get_logger().warning(text)
         self._publish_status(text)
 
-    def publish_plan(self, report: Report, defaults: EpisodeDefaults) -> None:
+    def publish_goal(self, request: ReachRequest, goal_id: GoalId) -> None:
+        """Publish the goal that is going to be pursued."""
+        self._goals.publish(goal_message(request, goal_id, self._header()))
+
+    def publish_plan(self, report: Report, search_name: str, goal_id: GoalId) -> None:
         """Publish the plan of one step."""
         self.last_plan, self.planner_error = report.latency.plan, None
-        self._plans.publish(plan_message(report, defaults, self._wiring.base_frame))
+        self._plans.publish(plan_message(report, search_name, goal_id, self._wiring.base_frame))
+
+    def publish_outcome(self, ended: Ended, goal_id: GoalId) -> None:
+        """Publish how the goal ended."""
+        self._outcomes.publish(outcome_message(ended, goal_id, self._header()))
 
     def feedback(self, report: Report) -> ReachGoal.Feedback:
         """Feedback on one step, commanded just now."""
         return feedback_message(report, self._wiring, ros_now(self._node))
+
+    def _header(self) -> Header:
+        stamp = stamp_message(ros_now(self._node))
+        return Header(stamp=stamp, frame_id=self._wiring.base_frame)
 
     def _publish_status(self, text: str) -> None:
         self.status = text
@@ -148,7 +220,8 @@ class GoalFollower:
 
     def report(self, report: Report) -> None:
         """A step was planned and commanded."""
-        self.reporter.publish_plan(report, self.defaults)
+        goal_id = self.handle.goal_id.uuid
+        self.reporter.publish_plan(report, self.defaults.search_name, goal_id)
         self.handle.publish_feedback(self.reporter.feedback(report))
 
     def warn(self, text: str) -> None:

@@ -1,0 +1,1 @@
+"""Recordings: what a bag tells, the plans made from it anew, and how the two compare."""
