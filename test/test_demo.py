@@ -15,6 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
+from jepa_planner_ros.cli.main import main
+
 STEPS = 4
 """Enough to come near the goal of seed 0."""
 
@@ -59,7 +61,9 @@ def play(directory: Path, *options: str) -> Course:
 @pytest.fixture(scope="module")
 def on_ray(tmp_path_factory: pytest.TempPathFactory) -> Course:
     """An episode planned by a local Ray cluster of two replicas."""
-    return play(tmp_path_factory.mktemp("on_ray") / "new", "--replicas", "2")
+    directory = tmp_path_factory.mktemp("on_ray")
+    recording = ("--record", str(directory / "bag"))
+    return play(directory / "new", "--replicas", "2", *recording)
 
 
 @pytest.fixture
@@ -116,6 +120,17 @@ def test_the_report_shows_the_episode(on_ray: Course) -> None:
     # A frame for each step and the end, each step's with the plan drawn in.
     assert on_ray.frames.count('<figure class="frame') == episode["steps"] + 1
     assert on_ray.frames.count('<polyline class="planned"') == episode["steps"]
+
+
+def test_its_recording_is_planned_again_bit_for_bit_in_one_process(
+    on_ray: Course, tmp_path: Path
+) -> None:
+    bag, figures = on_ray.page.parents[1] / "bag", tmp_path / "verdict.json"
+    code = main(["replay", str(bag), "--json", str(figures), "--output", str(tmp_path)])
+    verdict = json.loads(figures.read_text())
+    assert code == 0
+    assert verdict["identical"] is True
+    assert verdict["plans"] == on_ray.figures["episodes"][0]["steps"]
 
 
 @pytest.mark.parametrize(

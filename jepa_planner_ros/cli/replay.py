@@ -101,6 +101,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="R",
         help="with --realtime: seconds of the bag per second (default: 1)",
     )
+    how(
+        "--params-file",
+        type=Path,
+        metavar="FILE",
+        help="with --realtime: the node's parameters, for instance those of the robot",
+    )
+    how(
+        "--domain-id",
+        type=whole_number(0, 101),
+        metavar="D",
+        help="with --realtime: ROS domain to use (default: one that nobody uses)",
+    )
     out = parser.add_argument_group("what comes of it").add_argument
     out(
         "--tolerance",
@@ -205,4 +217,20 @@ def _planner(args: argparse.Namespace, world_model: object) -> Iterator[Planner]
 
 
 def _replay_over_ros(recording: Recording, args: argparse.Namespace) -> list[Replayed | Skipped]:
-    raise CommandError("not yet")
+    """Have the plans made by the real node."""
+    from jepa_planner_ros.cli.replay_loop import NodeSettings, replay_through_node
+
+    if args.goal is not None:
+        raise CommandError("--realtime plays the goals of the bag: leave out --goal.")
+    settings = NodeSettings(
+        planner=args.planner,
+        replicas=args.replicas,
+        checkpoint=args.checkpoint,
+        device=args.device,
+        search=args.search,
+        seed=args.seed,
+        params_file=args.params_file,
+        logs=args.output / "logs",
+        domain=args.domain_id,
+    )
+    return replay_through_node(recording, settings, args.rate)

@@ -134,7 +134,7 @@ class Recording:
         wanted = set(stamps)
         with Bag(self.path) as bag:
             for message in bag.messages([self.image_topic]):
-                stamp = _raw_stamp(message)
+                stamp = raw_stamp(message)
                 if stamp not in wanted:
                     continue
                 wanted.remove(stamp)
@@ -154,7 +154,7 @@ def read_recording(path: Path, topics: Topics = Topics()) -> Recording:
         image_topic = _camera(bag, topics.image)
         reader = _Reader(bag)
         joints = _joints(reader, topics.joints)
-        stamps = tuple(_raw_stamp(one) for one in bag.messages([image_topic]))
+        stamps = tuple(raw_stamp(one) for one in bag.messages([image_topic]))
         goals = {
             bytes(goal.goal_id): RecordedGoal(
                 tuple(decode_compressed_image(one.compressed_image) for one in goal.subgoals)
@@ -162,7 +162,9 @@ def read_recording(path: Path, topics: Topics = Topics()) -> Recording:
             for _, goal in reader.all_of(GOAL_TYPE)
         }
         plans = tuple(
-            _plan(time, plan) for time, plan in reader.all_of(PLAN_TYPE) if reader.is_complete(plan)
+            plan_of(time, plan)
+            for time, plan in reader.all_of(PLAN_TYPE)
+            if reader.is_complete(plan)
         )
         outcomes = {
             bytes(outcome.goal_id): str(outcome.reason)
@@ -267,7 +269,8 @@ def _joints(reader: _Reader, asked: str | None) -> Joints | None:
     return Joints(np.array(stamps, dtype=np.int64), np.stack(states))
 
 
-def _plan(time: int, message: Any) -> RecordedPlan:
+def plan_of(time: int, message: Any) -> RecordedPlan:
+    """A message ``Plan`` that was recorded at a time, ns."""
     latency = message.latency
     return RecordedPlan(
         time=time,
@@ -308,7 +311,7 @@ def _order_problems(topic: str, stamps: Sequence[int]) -> Iterator[str]:
         yield f"{stamps.count(0)} frames on {topic} have no stamp and are left out."
 
 
-def _raw_stamp(message: RawMessage) -> int:
+def raw_stamp(message: RawMessage) -> int:
     """The stamp of a message that begins with a header, without taking it apart."""
     order = "<" if message.data[1] & 1 else ">"
     sec, nanosec = struct.unpack_from(f"{order}iI", message.data, 4)
