@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image as PillowImage
+from rclpy.serialization import serialize_message
+from rosbags.typesys import Stores, get_typestore
 from scipy.spatial.transform import Rotation
 from sensor_msgs.msg import CompressedImage, Image
 
@@ -58,6 +60,9 @@ def message(pixels: np.ndarray, encoding: str, padding: int = 0) -> Image:
         ("mono8", PICTURE[..., 0], GREY),
         ("mono16", PICTURE[..., 0].astype(np.uint16) * 257, GREY),
         ("rgb16", PICTURE.astype(np.uint16) * 257, PICTURE),
+        ("bgr16", PICTURE[..., ::-1].astype(np.uint16) * 257, PICTURE),
+        ("rgba16", np.concatenate((PICTURE, ALPHA), 2).astype(np.uint16) * 257, PICTURE),
+        ("bgra16", np.concatenate((PICTURE[..., ::-1], ALPHA), 2).astype(np.uint16) * 257, PICTURE),
     ],
 )
 def test_every_encoding_becomes_rgb(
@@ -69,16 +74,44 @@ def test_every_encoding_becomes_rgb(
     np.testing.assert_array_equal(decoded, expected)
 
 
-@pytest.mark.parametrize(
-    ("encoding", "colour"),
-    [("bayer_rggb8", (200, 100, 50)), ("bayer_bggr8", (200, 100, 50))],
-)
-def test_bayer_patterns_keep_their_colours(encoding: str, colour: tuple[int, int, int]) -> None:
-    order = encoding.removeprefix("bayer_")[:4]
+@pytest.mark.parametrize(("encoding", "expected"), [("mono16", GREY), ("rgb16", PICTURE)])
+def test_big_endian_pixels_are_understood(encoding: str, expected: np.ndarray) -> None:
+    values = PICTURE if encoding == "rgb16" else PICTURE[..., 0]
+    sent = message((values.astype(np.uint16) * 256).astype(">u2"), encoding, padding=6)
+    sent.is_bigendian = 1
+    np.testing.assert_allclose(decode_image(sent), expected, atol=1)
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize("order", ["rggb", "bggr", "gbrg", "grbg"])
+def test_bayer_patterns_keep_their_colours(order: str, bits: int) -> None:
+    colour = (200, 100, 50)
     tile = np.array(["rgb".index(letter) for letter in order]).reshape(2, 2)
     pixels = np.asarray(colour, np.uint8)[np.tile(tile, (4, 4))]
-    decoded = decode_image(message(pixels, encoding))
+    if bits == 16:
+        pixels = pixels.astype(np.uint16) * 257
+    decoded = decode_image(message(pixels, f"bayer_{order}{bits}"))
     np.testing.assert_allclose(decoded[2:-2, 2:-2].reshape(-1, 3).mean(0), colour, atol=1.0)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "luminance_first"),
+    [("yuv422", False), ("uyvy", False), ("yuv422_yuy2", True), ("yuyv", True)],
+)
+def test_colours_at_half_resolution_are_understood(encoding: str, luminance_first: bool) -> None:
+    # Red of full range in BT.601: Y 81, U 90, V 240.
+    pair = (81, 90, 81, 240) if luminance_first else (90, 81, 240, 81)
+    pixels = np.tile(np.array(pair, np.uint8).reshape(2, 2), (4, 4, 1))
+    decoded = decode_image(message(pixels, encoding))
+    assert decoded.shape == (4, 8, 3)
+    np.testing.assert_allclose(decoded.reshape(-1, 3).mean(0), (255, 0, 0), atol=3.0)
+
+
+def test_images_of_a_recording_are_decoded_alike() -> None:
+    sent = message(PICTURE, "bgr8", padding=3)
+    types = get_typestore(Stores.LATEST)
+    read = types.deserialize_cdr(serialize_message(sent), "sensor_msgs/msg/Image")
+    np.testing.assert_array_equal(decode_image(read), decode_image(sent))
 
 
 @pytest.mark.parametrize(
