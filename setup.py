@@ -18,6 +18,6 @@ setup(
         (SHARE, ["package.xml"]),
         (f"{SHARE}/config", files("config", "*.yaml")),
         (f"{SHARE}/launch", files("launch", "*.launch.py")),
-        ("lib/jepa_planner_ros", ["scripts/planner_node", "scripts/sim_node"]),
+        ("lib/jepa_planner_ros", ["scripts/planner_node", "scripts/sim_node", "scripts/view_node"]),
     ]
 )

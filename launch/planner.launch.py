@@ -20,6 +20,7 @@ ARGUMENTS = {
     "use_sim_time": ("false", "Take the time from /clock."),
     "params_file": (str(CONFIGURATION / "planner.yaml"), "Parameters of the node."),
     "log_level": ("info", "debug, info, warn, error or fatal."),
+    "view": ("false", "Draw plans for RViz and Foxglove: markers and a picture (view_node)."),
     "rviz": ("false", "Start RViz as well, with config/planner.rviz."),
 }
 
@@ -58,6 +59,18 @@ def planner_node(context: LaunchContext) -> list[Node]:
 
 def generate_launch_description() -> LaunchDescription:
     """The planner node, with what is usually set from outside as arguments."""
+    view = Node(
+        package="jepa_planner_ros",
+        executable="view_node",
+        name="jepa_view",
+        namespace=LaunchConfiguration("namespace"),
+        parameters=[
+            LaunchConfiguration("params_file"),
+            {"use_sim_time": LaunchConfiguration("use_sim_time")},
+        ],
+        output="screen",
+        condition=IfCondition(LaunchConfiguration("view")),
+    )
     rviz = Node(
         package="rviz2",
         executable="rviz2",
@@ -76,6 +89,7 @@ def generate_launch_description() -> LaunchDescription:
                 for name, description in PARAMETERS.items()
             ),
             OpaqueFunction(function=planner_node),
+            view,
             rviz,
         ]
     )

@@ -140,7 +140,7 @@ def ros() -> Iterator[None]:
 
 
 def test_the_demo_reaches_a_goal_and_ctrl_c_leaves_nothing() -> None:
-    with launched("demo.launch.py", IN_PROCESS) as demo:
+    with launched("demo.launch.py", IN_PROCESS, "view:=true") as demo:
         user = User()
         result = user.reach(user.reset(seed=7))
         code, output, left = demo.interrupt()

@@ -38,7 +38,14 @@ RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 HOMES = {
     "mujoco": ("sim.",),
     "ray": ("serving.",),
-    "rclpy": ("cli.", "replay.player", "ros.", "sim.parameters", "sim.sim_node"),
+    "rclpy": (
+        "cli.",
+        "replay.player",
+        "report.view_node",
+        "ros.",
+        "sim.parameters",
+        "sim.sim_node",
+    ),
 }
 
 # What a GPU cluster without ROS imports, and what it need not have installed.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from scipy.spatial.transform import Rotation
 from sensor_msgs.msg import CameraInfo
 
 from jepa_planner_ros.cli import CommandError
@@ -183,8 +184,8 @@ def _camera(info: CameraInfo) -> Camera:
     right = np.cross(forward, (0.0, 0.0, 1.0))
     down = np.cross(forward, right)
     axes = np.stack([axis / np.linalg.norm(axis) for axis in (right, down, forward)])
-    pose = np.column_stack((axes, -axes @ position))
-    return Camera(np.array(info.k).reshape(3, 3) @ pose)
+    turn = Rotation.from_matrix(axes.T).as_quat()
+    return Camera.placed(np.array(info.k).reshape(3, 3), np.concatenate((position, turn)))
 
 
 def _planner_in_words(settings: DemoSettings) -> str:

@@ -92,6 +92,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="with --goal: seconds from one plan to the next (default: 1)",
     )
+    bag(
+        "--camera-pose",
+        type=float,
+        nargs=7,
+        metavar=("X", "Y", "Z", "QX", "QY", "QZ", "QW"),
+        help="of the camera's optical frame in the base frame, m and quaternion: the report draws "
+        "the plans into the frames",
+    )
     how = parser.add_argument_group("how it is played").add_argument
     how("--realtime", action="store_true", help="through the planner node, over ROS, with /clock")
     how(
@@ -144,6 +152,8 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         recording = read_recording(args.bag, Topics(args.image_topic, args.joints_topic))
+        if args.camera_pose is not None and recording.intrinsics is None:
+            raise CommandError(f"--camera-pose needs a camera_info topic, which {args.bag} lacks.")
         results = _replay_over_ros(recording, args) if args.realtime else _replay(recording, args)
     except (BagError, CheckpointError, PlannerError, ValueError) as error:
         raise CommandError(str(error)) from error
@@ -158,7 +168,7 @@ def run(args: argparse.Namespace) -> int:
     print(verdict.sentence())
     if verdict.plans:
         page = args.output / "report.html"
-        record = run_record(recording, results, verdict, args.command_line)
+        record = run_record(recording, results, verdict, args.command_line, args.camera_pose)
         write_report(record, page)
         print(f"report: {page.absolute().as_uri()}")
     return 0 if verdict.passed else 1

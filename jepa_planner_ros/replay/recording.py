@@ -26,6 +26,7 @@ PLAN_TYPE = "jepa_planner_msgs/msg/Plan"
 OUTCOME_TYPE = "jepa_planner_msgs/msg/Outcome"
 RAW_IMAGE_TYPE = "sensor_msgs/msg/Image"
 COMPRESSED_IMAGE_TYPE = "sensor_msgs/msg/CompressedImage"
+CAMERA_INFO_TYPE = "sensor_msgs/msg/CameraInfo"
 JOINTS_TYPE = "sensor_msgs/msg/JointState"
 
 _MISSING_FIELDS = ("goal_id", "search_settings", "search_step", "previous")
@@ -113,6 +114,7 @@ class Recording:
         plans: in the order of the bag.
         outcomes: by the goal's identifier, the action's sentence about how it ended.
         joints: the measured states; None where the bag has no joint states.
+        intrinsics: matrix (3, 3) of the camera; None where the bag has no ``CameraInfo``.
         problems: what is damaged or doubtful, in sentences.
     """
 
@@ -124,6 +126,7 @@ class Recording:
     plans: tuple[RecordedPlan, ...]
     outcomes: Mapping[bytes, str]
     joints: Joints | None
+    intrinsics: Float64Array | None
     problems: list[str] = field(default_factory=list)
 
     def frames(self, stamps: Collection[int]) -> Iterator[tuple[int, RgbImage]]:
@@ -170,9 +173,18 @@ def read_recording(path: Path, topics: Topics = Topics()) -> Recording:
             bytes(outcome.goal_id): str(outcome.reason)
             for _, outcome in reader.all_of(OUTCOME_TYPE)
         }
-        problems = [*bag.problems, *_order_problems(image_topic, stamps)]
+        info = next(reader.all_of(CAMERA_INFO_TYPE), None)
         return Recording(
-            path, dict(bag.topics), image_topic, stamps, goals, plans, outcomes, joints, problems
+            path=path,
+            topics=dict(bag.topics),
+            image_topic=image_topic,
+            frame_stamps=stamps,
+            goals=goals,
+            plans=plans,
+            outcomes=outcomes,
+            joints=joints,
+            intrinsics=None if info is None else np.array(info[1].k).reshape(3, 3),
+            problems=[*bag.problems, *_order_problems(image_topic, stamps)],
         )
 
 

@@ -14,6 +14,7 @@ from jepa_planner_ros.replay.pipeline import Moment, Replayed, Skipped
 from jepa_planner_ros.replay.recording import RecordedPlan, Recording, RgbImage
 from jepa_planner_ros.replay.verdict import Verdict, difference
 from jepa_planner_ros.report import (
+    Camera,
     EpisodeRecord,
     LatencyRecord,
     PlannedMotion,
@@ -68,8 +69,18 @@ def run_record(
     results: Sequence[Replayed | Skipped],
     verdict: Verdict,
     command_line: str,
+    camera_pose: Sequence[float] | None = None,
 ) -> RunRecord:
-    """A replay as the report shows it: one episode for each goal."""
+    """A replay as the report shows it: one episode for each goal.
+
+    Args:
+        recording: what was replayed.
+        results: plans made anew, at least one.
+        verdict: on all of them.
+        command_line: what repeats it.
+        camera_pose: of the camera's optical frame in the base frame (7,), see `Camera.placed`;
+            None draws nothing into the frames. It takes a recording with intrinsics.
+    """
     made = [one for one in results if isinstance(one, Replayed)]
     episodes = tuple(
         _episode(recording, list(group), f"goal {number}")
@@ -90,9 +101,18 @@ def run_record(
             "Notes": " ".join(verdict.reasons) or "none",
         },
         episodes=episodes,
+        camera=None if camera_pose is None else _camera(recording, made[0].frame, camera_pose),
         headline=verdict.sentence(),
         lead=_LEAD,
     )
+
+
+def _camera(recording: Recording, frame: RgbImage, pose: Sequence[float]) -> Camera:
+    """The camera of the frames as they are shown."""
+    assert recording.intrinsics is not None, "a camera pose goes with intrinsics"
+    scale = _small(frame).shape[1] / frame.shape[1]
+    shown = np.diag((scale, scale, 1.0)) @ recording.intrinsics
+    return Camera.placed(shown, np.array(pose))
 
 
 def _episode(recording: Recording, made: Sequence[Replayed], name: str) -> EpisodeRecord:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
 
 from jepa_planner_ros.geometry import POSITION
 from jepa_planner_ros.types import Float64Array
@@ -164,6 +165,18 @@ class Camera:
     """
 
     projection: Float64Array
+
+    @classmethod
+    def placed(cls, intrinsics: Float64Array, pose: Float64Array) -> Camera:
+        """A camera at a pose.
+
+        Args:
+            intrinsics: matrix (3, 3) of ``CameraInfo``, for images without distortion.
+            pose: of its optical frame (x right, y down, z forward) in the robot's base frame: x, y,
+                z (m) and quaternion x, y, z, w: (7,).
+        """
+        turn = Rotation.from_quat(pose[3:]).as_matrix().T
+        return cls(intrinsics @ np.column_stack((turn, -turn @ pose[:3])))
 
     def pixels(self, points: Float64Array) -> Float64Array:
         """Pixels (n, 2), right and down, of points (n, 3) in the base frame, metres."""

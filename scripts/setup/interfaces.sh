@@ -34,4 +34,4 @@ ln -sfn "$PWD/resource/jepa_planner_ros" "$share/ament_index/resource_index/pack
 ln -sfn "$PWD"/{package.xml,config} "$share/jepa_planner_ros/"
 # `ros2 launch` does not look behind links to directories.
 ln -sfn "$PWD"/launch/*.launch.py "$share/jepa_planner_ros/launch/"
-ln -sfn "$PWD"/scripts/{planner_node,sim_node} "$venv/lib/jepa_planner_ros/"
+ln -sfn "$PWD"/scripts/{planner_node,sim_node,view_node} "$venv/lib/jepa_planner_ros/"
