@@ -38,7 +38,8 @@ from jepa_planner_ros.control.episode import (
     Warn,
 )
 from jepa_planner_ros.control.safety import Stream
-from jepa_planner_ros.types import FAST_SEARCH, Plan, PlanRequest, PlanTiming, SearchRound
+from jepa_planner_ros.search import FAST_SEARCH
+from jepa_planner_ros.types import Plan, PlanRequest, PlanTiming, SearchRound
 
 TICK = 0.02
 MODEL = "0123456789abcdef"

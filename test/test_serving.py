@@ -21,10 +21,10 @@ import torch
 from random_weights import random_checkpoint
 
 from jepa_planner_ros.planning import InProcessPlanner
+from jepa_planner_ros.search import FAST_SEARCH, CrossEntropySettings
 from jepa_planner_ros.serving import LocalRayPlanner
 from jepa_planner_ros.serving.shards import shards
 from jepa_planner_ros.types import (
-    FAST_SEARCH,
     Plan,
     Planner,
     PlannerError,
@@ -39,7 +39,7 @@ from jepa_planner_ros.world_model import (
 )
 
 # The reference's energy and gripper, with candidates that do not fill their last micro-batch.
-SEARCH = SearchSettings(samples=72, elites=8, rounds=3, horizon=2)
+SEARCH = CrossEntropySettings(samples=72, elites=8, rounds=3, horizon=2)
 # Long enough to be broken off, with two micro-batches a round for each of two replicas.
 LONG_SEARCH = replace(SEARCH, samples=128, rounds=6)
 # A terminal's Ctrl-C must leave nothing behind after this time.

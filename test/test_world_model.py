@@ -4,13 +4,13 @@ import torch
 from random_weights import random_checkpoint
 
 from jepa_planner_ros.planning import InProcessPlanner
+from jepa_planner_ros.search import CrossEntropySettings
 from jepa_planner_ros.types import (
     PlannerError,
     PlanRequest,
     RolloutReply,
     RolloutRequest,
     Scene,
-    SearchSettings,
 )
 from jepa_planner_ros.world_model import (
     SMALL,
@@ -130,7 +130,7 @@ def test_actions_change_the_prediction(model, scene):
 
 
 def test_the_same_request_gives_the_same_plan(model, scene):
-    settings = SearchSettings(samples=20, elites=4, rounds=3)
+    settings = CrossEntropySettings(samples=20, elites=4, rounds=3)
     planner = InProcessPlanner(model)
     first, again = (planner.plan(PlanRequest(scene, settings, seed=5, step=2)) for _ in range(2))
     np.testing.assert_array_equal(first.actions, again.actions)
@@ -197,10 +197,10 @@ def test_damaged_weights_do_not_make_a_plan(checkpoint, scene):
     damaged["proj.bias"][0] = torch.nan
     planner = InProcessPlanner(WorldModel(Checkpoint(TINY, checkpoint.encoder, damaged, {})))
     with pytest.raises(PlannerError, match="not finite"):
-        planner.plan(PlanRequest(scene, SearchSettings(samples=8, elites=2, rounds=1)))
+        planner.plan(PlanRequest(scene, CrossEntropySettings(samples=8, elites=2, rounds=1)))
 
 
 def test_a_scene_of_another_encoder_is_refused_by_every_planner(model):
     foreign = Scene(np.zeros((9, 48), np.float32), np.zeros(7), np.zeros((9, 48), np.float32))
     with pytest.raises(PlannerError, match=r"\(9, 48\).*\(8, 48\)"):
-        InProcessPlanner(model).plan(PlanRequest(foreign, SearchSettings()))
+        InProcessPlanner(model).plan(PlanRequest(foreign, CrossEntropySettings()))

@@ -67,9 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--search",
-        choices=("fast", "reference"),
         default="fast",
-        help="how to look for actions: fast, or as in the V-JEPA 2 paper (default: fast)",
+        metavar="PROFILE",
+        help="how to look for actions: fast, robust, reference (as in the V-JEPA 2 paper: slow), "
+        "another profile of config/search, or a .yaml file like those (default: fast)",
     )
     add(
         "--planner",

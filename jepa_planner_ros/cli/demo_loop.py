@@ -17,13 +17,13 @@ from jepa_planner_ros.cli.domain import enter_domain, free_domain
 from jepa_planner_ros.cli.episode_client import PLANNER, SIMULATION, EpisodeClient
 from jepa_planner_ros.cli.processes import ProcessFamily, Program
 from jepa_planner_ros.report import Camera, EpisodeRecord, RunRecord
+from jepa_planner_ros.search.profiles import ProfileError, in_words, load_profile
 from jepa_planner_ros.share import share_directory
 from jepa_planner_ros.sim import scene
-from jepa_planner_ros.types import SEARCHES
 from jepa_planner_ros.world_model import CheckpointError, read_checkpoint
 
 # Seconds allowed for a plan, many times what a CPU needs that does nothing else.
-_PLAN_TIMEOUT = {"fast": 60.0, "reference": 300.0}
+_PLAN_TIMEOUT = 300.0
 _MOTION_DURATION = 0.25  # s, simulated
 
 
@@ -59,7 +59,7 @@ class DemoSettings:
             "planner": self.planner,
             "serving.replicas": self.replicas,
             "serving.start_timeout": PATIENCE_AT_START,
-            "serving.plan_timeout": _PLAN_TIMEOUT[self.search],
+            "serving.plan_timeout": _PLAN_TIMEOUT,
             "search": self.search,
             "world_model.checkpoint": self.checkpoint,
             "controller_frame": "upright",
@@ -83,7 +83,8 @@ def run_episodes(settings: DemoSettings) -> RunRecord:
     """
     try:
         read_checkpoint(settings.checkpoint)
-    except CheckpointError as error:
+        load_profile(settings.search)
+    except (CheckpointError, ProfileError) as error:
         raise CommandError(str(error)) from error
     domain = free_domain() if settings.domain is None else settings.domain
     enter_domain(domain, os.environ)
@@ -155,7 +156,7 @@ def _run_episode(
     episode = client.reach(
         task,
         settings.steps,
-        settings.steps * _PLAN_TIMEOUT[settings.search],
+        settings.steps * _PLAN_TIMEOUT,
         display.show_step,
     )
     display.end(episode)
@@ -187,14 +188,10 @@ def _range_in_words(first: int, count: int) -> str:
 
 
 def _settings_in_words(settings: DemoSettings, episodes: list[EpisodeRecord]) -> Mapping[str, str]:
-    search = SEARCHES[settings.search]
     fingerprints = {step.model_fingerprint for episode in episodes for step in episode.steps}
     return {
         "World model": f"{settings.checkpoint} (fingerprint {', '.join(sorted(fingerprints))})",
-        "Search": f"{settings.search}: {search.rounds} rounds of {search.samples} candidates, "
-        f"{search.elites} elites, horizon {search.horizon}, "
-        f"{search.energy.replace('_', ' ')} energy, "
-        f"at most {100 * search.max_translation:g} cm along each axis",
+        "Search": f"{settings.search}: {in_words(load_profile(settings.search))}",
         "Planner": _planner_in_words(settings),
         "Seeds": _range_in_words(settings.seed, settings.episodes),
         "Step budget": f"{settings.steps}",

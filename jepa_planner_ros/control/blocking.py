@@ -235,6 +235,7 @@ def _request(episode: Episode, seen: Observation) -> PlanRequest:
         step=episode.steps,
         previous=episode.previous,
         close_gripper_from=None if closing is None else max(0, closing - episode.step),
+        deadline=goal.plan_deadline,
     )
 
 
@@ -278,7 +279,9 @@ def _act(episode: Episode, planning: Planning, planned: Planned, time: float) ->
         target=target,
         previous=plan.actions,
     )
-    warnings = tuple(Warn(f"Limited: {note}.") for note in notes)
+    warnings = [Warn(f"Limited: {note}.") for note in notes]
+    if plan.fallback is not None:
+        warnings.append(Warn(f"The search fell back to cross-entropy rounds: {plan.fallback}."))
     command = Command(target, _gripper_motion(planning.base, target))
     return moving, (command, report, *warnings)
 

@@ -15,8 +15,8 @@ from enum import Enum, IntEnum
 
 from jepa_planner_ros.control.safety import Stream
 from jepa_planner_ros.control.settings import ControlSettings
+from jepa_planner_ros.search import FAST_SEARCH
 from jepa_planner_ros.types import (
-    FAST_SEARCH,
     Float32Array,
     Float64Array,
     Plan,
@@ -68,6 +68,7 @@ class Goal:
         model_fingerprint: the model that encodes frames and goals.
         search: how to plan.
         seed: fixes the noise of every plan.
+        plan_deadline: time for each plan, s; None lets every search finish.
     """
 
     subgoals: tuple[SubGoal, ...]
@@ -75,6 +76,7 @@ class Goal:
     model_fingerprint: str
     search: SearchSettings = FAST_SEARCH
     seed: int = 0
+    plan_deadline: float | None = None
 
 
 # --- What is perceived ---------------------------------------------------------------------------

@@ -24,7 +24,13 @@ from jepa_planner_ros.control import (
     SafetyLimits,
 )
 from jepa_planner_ros.ros.poses import ControllerFrame
-from jepa_planner_ros.types import SEARCHES, SearchSettings
+from jepa_planner_ros.search.profiles import (
+    DEFAULT_PROFILE,
+    ProfileError,
+    load_profile,
+    profile_names,
+)
+from jepa_planner_ros.types import SearchSettings
 from jepa_planner_ros.world_model import PRECISIONS
 from jepa_planner_ros.world_model.precision import AUTO
 
@@ -175,9 +181,16 @@ PARAMETERS = (
     ),
     _tunable(
         "search",
-        "fast",
-        "Settings of the search: fast, or the reference of the V-JEPA 2 paper.",
-        choices=tuple(SEARCHES),
+        DEFAULT_PROFILE,
+        "How to look for actions: the name of a profile in config/search, one of "
+        f"{', '.join(profile_names())}; or the path of a .yaml file like those.",
+    ),
+    _tunable(
+        "plan_deadline",
+        0.0,
+        "Time for one plan, s; a search that needs longer returns the best found by then. 0: none, "
+        "and the same seed always gives the same plan.",
+        bounds=(0.0, 3600.0),
     ),
     _tunable("seed", 0, "Seed of the search's noise.", bounds=(0, 2**63 - 1)),
     _tunable(
@@ -304,17 +317,14 @@ class EpisodeDefaults:
     """What an episode is run with where its goal does not say."""
 
     search_name: str
+    search: SearchSettings
+    plan_deadline: float | None
     seed: int
     control_mode: str
     energy_threshold: float
     step_budget: int
     time_limit: float
     control: ControlSettings
-
-    @property
-    def search(self) -> SearchSettings:
-        """The settings that `search_name` stands for."""
-        return SEARCHES[self.search_name]
 
 
 def declare_parameters(node: Node) -> None:
@@ -388,10 +398,15 @@ def read_episode_defaults(values: Mapping[str, Any]) -> EpisodeDefaults:
             freshness=FreshnessLimits(**_section(values, "max_age")),
             safety=SafetyLimits(**_section(values, "limits")),
         )
+        search = load_profile(values["search"])
+    except ProfileError as error:
+        raise ParameterError(f"Parameter search: {error}") from error
     except ValueError as error:
         raise ParameterError(f"Parameter {error}") from error
     return EpisodeDefaults(
         search_name=values["search"],
+        search=search,
+        plan_deadline=values["plan_deadline"] or None,
         seed=values["seed"],
         control_mode=values["control_mode"],
         energy_threshold=values["energy_threshold"],

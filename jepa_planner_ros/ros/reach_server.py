@@ -172,6 +172,7 @@ class ReachServer:
             time_limit=request.time_limit,
             model_fingerprint=self._world_model.fingerprint,
             search=defaults.search,
+            plan_deadline=defaults.plan_deadline,
             seed=defaults.seed,
         )
         begin, transition = CONTROL_MODES[request.control_mode]
