@@ -135,9 +135,16 @@ class FrankaSim:
         self._motion: MinimumJerkMotion
         self.reset(seed)
 
-    def reset(self, seed: int) -> Float64Array:
-        """Start over: cube, camera, light and arm as `seed` says. Returns the state (7,)."""
+    def reset(self, seed: int, world_seed: int | None = None) -> Float64Array:
+        """Start over: cube, camera, light and arm as `seed` says. Returns the state (7,).
+
+        Args:
+            seed: of everything that is random.
+            world_seed: cube, camera and light as another seed has them; None as `seed` has them.
+        """
         world, start, execution = np.random.default_rng(seed).spawn(3)
+        if world_seed is not None:
+            world = np.random.default_rng(world_seed).spawn(1)[0]
         self._execution = execution
         mujoco.mj_resetData(self._model, self._data)
         self._vary_world(world)
