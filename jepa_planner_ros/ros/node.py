@@ -32,8 +32,9 @@ from jepa_planner_ros.ros.parameters import (
 from jepa_planner_ros.ros.reach_server import ReachServer
 from jepa_planner_ros.ros.reporting import Diagnostics, Reporter
 from jepa_planner_ros.ros.robot import RosRobot
+from jepa_planner_ros.search import REFERENCE_SEARCH
 from jepa_planner_ros.serving import LocalRayPlanner
-from jepa_planner_ros.types import SEARCHES, Planner, PlannerError
+from jepa_planner_ros.types import Planner, PlannerError
 from jepa_planner_ros.world_model import CheckpointError, WorldModel, load_world_model
 from jepa_planner_ros.world_model.precision import caution
 
@@ -122,7 +123,7 @@ class PlannerNode(Node):
 
 def _make_planner(wiring: Wiring, world_model: WorldModel) -> Planner:
     if wiring.planner == "in_process":
-        world_model.rehearse(max(search.horizon for search in SEARCHES.values()))
+        world_model.rehearse(REFERENCE_SEARCH.horizon)
         return InProcessPlanner(world_model)
     return LocalRayPlanner(
         wiring.checkpoint,

@@ -18,11 +18,11 @@ from ray.serve import Application
 from ray.serve.handle import DeploymentHandle
 
 from jepa_planner_ros.planning import planning
+from jepa_planner_ros.search import REFERENCE_SEARCH
 from jepa_planner_ros.serving.messages import ServedPlan, ServingReport
 from jepa_planner_ros.serving.settings import ServingSettings
 from jepa_planner_ros.serving.shards import shards
 from jepa_planner_ros.types import (
-    SEARCHES,
     ModelDescription,
     PlannerError,
     PlanRequest,
@@ -78,7 +78,7 @@ class WorldModelReplica:
         self._device_lock = asyncio.Lock()
         self._scenes: dict[ray.ObjectRef[Scene], Scene] = {}
         # Served plans must not wait for what the first rollout allocates or compiles.
-        self._world_model.rehearse(max(search.horizon for search in SEARCHES.values()))
+        self._world_model.rehearse(REFERENCE_SEARCH.horizon)
 
     def describe(self) -> ModelDescription:
         """The model that this replica holds."""
