@@ -49,7 +49,7 @@ def generate_launch_description() -> LaunchDescription:
         name="jepa_planner",
         parameters=[
             LaunchConfiguration("params_file"),
-            {"controller_frame": "upright", "motion.duration": 0.25},
+            {"controller_frame": "upright"},
         ],
         **common,
     )

@@ -80,7 +80,7 @@ def test_the_configuration_file_shows_the_defaults_of_all_parameters() -> None:
 def test_every_parameter_describes_itself(parameter: Any) -> None:
     descriptor = parameter.descriptor()
     assert descriptor.description.endswith(".")
-    is_number = isinstance(parameter.default, int | float)
+    is_number = isinstance(parameter.default, int | float) and parameter.default is not True
     ranges = [*descriptor.integer_range, *descriptor.floating_point_range]
     assert len(ranges) == is_number
 

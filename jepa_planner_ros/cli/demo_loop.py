@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from jepa_planner_ros.cli.domain import enter_domain, free_domain
 from jepa_planner_ros.cli.episode_client import PLANNER, SIMULATION, EpisodeClient
 from jepa_planner_ros.cli.processes import ProcessFamily, Program
 from jepa_planner_ros.report import Camera, EpisodeRecord, RunRecord
+from jepa_planner_ros.robot.limits import PANDA
 from jepa_planner_ros.search.profiles import ProfileError, in_words, load_profile
 from jepa_planner_ros.share import share_directory
 from jepa_planner_ros.sim import scene
@@ -63,6 +64,9 @@ class DemoSettings:
             "search": self.search,
             "world_model.checkpoint": self.checkpoint,
             "controller_frame": "upright",
+            # The simulated controller draws its own path, within its own limits.
+            "setpoint_rate": 0.0,
+            **{f"limits.{name}": limit for name, limit in asdict(PANDA.motion).items()},
             **self._motion,
         }
 

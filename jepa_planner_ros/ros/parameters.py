@@ -20,9 +20,13 @@ from jepa_planner_ros.control import (
     CONTROL_MODES,
     ControlSettings,
     FreshnessLimits,
+    LookAheadSettings,
     MotionSettings,
+    QueueSettings,
     SafetyLimits,
 )
+from jepa_planner_ros.control.action_queue import MERGE_RULES
+from jepa_planner_ros.robot.limits import LIMITS
 from jepa_planner_ros.ros.poses import ControllerFrame
 from jepa_planner_ros.search.profiles import (
     DEFAULT_PROFILE,
@@ -38,6 +42,7 @@ PLANNERS = ("local_ray", "in_process")
 SERVING_DEVICES = ("auto", "cpu", "cuda")
 POSE_SOURCES = ("joint_states", "current_pose")
 IMAGE_TRANSPORTS = ("raw", "compressed")
+COMMANDER_NAMES = ("crisp", "servo", "joint_trajectory", "dry_run")
 
 
 class ParameterError(ValueError):
@@ -82,6 +87,7 @@ def _tunable(
 
 
 _MOTION, _FRESHNESS, _SAFETY = MotionSettings(), FreshnessLimits(), SafetyLimits()
+_LOOK_AHEAD, _QUEUE = LookAheadSettings(), QueueSettings()
 
 PARAMETERS = (
     _Declared(
@@ -141,6 +147,32 @@ PARAMETERS = (
         "",
         "How the arm's joints are called up to their number, for instance fr3_joint. Empty: looked "
         "for among panda_joint and fr3_joint.",
+    ),
+    _Declared(
+        "robot",
+        _SAFETY.robot.name,
+        "The model of arm, whose own limits hold besides those set here.",
+        choices=tuple(LIMITS),
+    ),
+    _Declared(
+        "commander",
+        "crisp",
+        "Controllers to command: CRISP's Cartesian impedance (target_pose), MoveIt Servo "
+        "(servo_node/pose_target_cmds), a joint_trajectory_controller, or none: dry_run publishes "
+        "on ~/would_command what would be commanded.",
+        choices=COMMANDER_NAMES,
+    ),
+    _Declared(
+        "setpoint_rate",
+        50.0,
+        "Setpoints per second on the way to a target, Hz, within the limits of speed, acceleration "
+        "and jerk. 0: the target itself is sent at once, to a controller that finds its own way.",
+        bounds=(0.0, 1000.0),
+    ),
+    _Declared(
+        "enabled",
+        True,
+        "Whether the arm may move before ~/enable is called.",
     ),
     _Declared(
         "pose_source",
@@ -249,6 +281,69 @@ PARAMETERS = (
         bounds=(0.1, 600.0),
     ),
     _tunable(
+        "motion.watchdog",
+        _MOTION.watchdog,
+        "The arm brakes when the control loop has not been heard of for this long, s.",
+        bounds=(0.05, 10.0),
+    ),
+    _tunable(
+        "non_blocking.look_before",
+        _LOOK_AHEAD.look_before,
+        "How long before the end of a motion frames begin to count as showing the arrival, s.",
+        bounds=(0.001, 10.0),
+    ),
+    _tunable(
+        "non_blocking.use_distance",
+        _LOOK_AHEAD.use_distance,
+        "A plan made from a prediction is used as it is when the arm arrives this near to it, m; "
+        "beyond, it is corrected.",
+        bounds=(1e-4, 1.0),
+    ),
+    _tunable(
+        "non_blocking.use_angle",
+        _LOOK_AHEAD.use_angle,
+        "The same for the angle, rad.",
+        bounds=(1e-3, 3.0),
+    ),
+    _tunable(
+        "non_blocking.redo_latent",
+        _LOOK_AHEAD.redo_latent,
+        "Mean absolute difference of predicted and seen latents from which a plan is redone.",
+        bounds=(1e-3, 100.0),
+    ),
+    _tunable(
+        "queue.chunk",
+        _QUEUE.chunk,
+        "Actions that a plan of control mode queue looks ahead.",
+        bounds=(1, 16),
+    ),
+    _tunable(
+        "queue.threshold",
+        _QUEUE.threshold,
+        "A plan is asked for when the queue holds this part of a chunk or less. 0: when it is "
+        "empty, 1: at every step.",
+        bounds=(0.0, 1.0),
+    ),
+    _tunable(
+        "queue.merge",
+        _QUEUE.merge,
+        "How targets of one timestep in the queue and in a new chunk become one.",
+        choices=tuple(MERGE_RULES),
+    ),
+    _tunable(
+        "queue.similar_distance",
+        _QUEUE.similar_distance,
+        "With targets waiting, an observation nearer than this to the one last planned from is not "
+        "planned from, m. 0: all are.",
+        bounds=(0.0, 0.1),
+    ),
+    _tunable(
+        "queue.similar_angle",
+        _QUEUE.similar_angle,
+        "The same for the angle, rad; both must be nearer.",
+        bounds=(0.0, 1.0),
+    ),
+    _tunable(
         "limits.step_translation",
         _SAFETY.step_translation,
         "Largest translation of one step along each axis, m.",
@@ -269,6 +364,72 @@ PARAMETERS = (
         "limits.workspace_max",
         list(_SAFETY.workspace_max),
         "Highest corner x, y, z of the box that targets are kept in, base frame, m.",
+    ),
+    _tunable(
+        "limits.forbidden_boxes",
+        [0.0],
+        "Boxes that the end effector keeps out of, base frame, m: six numbers for each, its lowest "
+        "corner x, y, z and its highest. A single 0.0: none.",
+    ),
+    _tunable(
+        "limits.clearance",
+        _SAFETY.clearance,
+        "How far before a forbidden box the end effector stops, m.",
+        bounds=(1e-4, 0.5),
+    ),
+    _tunable(
+        "limits.translation_speed",
+        _SAFETY.translation_speed,
+        "Largest speed of the end effector, m/s.",
+        bounds=(1e-3, 3.0),
+    ),
+    _tunable(
+        "limits.translation_acceleration",
+        _SAFETY.translation_acceleration,
+        "Largest acceleration of the end effector, m/s^2.",
+        bounds=(1e-2, 13.0),
+    ),
+    _tunable(
+        "limits.translation_jerk",
+        _SAFETY.translation_jerk,
+        "Largest jerk of the end effector, m/s^3.",
+        bounds=(0.1, 6500.0),
+    ),
+    _tunable(
+        "limits.rotation_speed",
+        _SAFETY.rotation_speed,
+        "Largest angular speed of the end effector, rad/s.",
+        bounds=(1e-3, 2.5),
+    ),
+    _tunable(
+        "limits.rotation_acceleration",
+        _SAFETY.rotation_acceleration,
+        "Largest angular acceleration of the end effector, rad/s^2.",
+        bounds=(1e-2, 25.0),
+    ),
+    _tunable(
+        "limits.rotation_jerk",
+        _SAFETY.rotation_jerk,
+        "Largest angular jerk of the end effector, rad/s^3.",
+        bounds=(0.1, 12500.0),
+    ),
+    _tunable(
+        "limits.joint_margin",
+        _SAFETY.joint_margin,
+        "How far from its limits every joint stays, rad.",
+        bounds=(1e-3, 1.0),
+    ),
+    _tunable(
+        "limits.lag_distance",
+        _SAFETY.lag_distance,
+        "Distance of the moving arm from its setpoint at which it is no longer pushed on, m.",
+        bounds=(1e-3, 1.0),
+    ),
+    _tunable(
+        "limits.lag_angle",
+        _SAFETY.lag_angle,
+        "Angle of the moving arm from its setpoint at which it is no longer pushed on, rad.",
+        bounds=(1e-2, 3.0),
     ),
     _tunable(
         "limits.drift_distance",
@@ -305,6 +466,10 @@ class Wiring:
     precision: str
     base_frame: str
     joint_prefix: str
+    robot: str
+    commander: str
+    setpoint_rate: float
+    enabled: bool
     pose_source: str
     controller_frame: ControllerFrame
     image_transport: str
@@ -366,6 +531,11 @@ def read_wiring(values: Mapping[str, Any]) -> Wiring:
         ParameterError: a value is not allowed.
     """
     _check_choices(values)
+    if values["commander"] == "joint_trajectory" and values["setpoint_rate"] == 0.0:
+        raise ParameterError(
+            "Parameter setpoint_rate = 0 sends single targets, but commander = joint_trajectory "
+            "sends whole motions: set it to the rate of their points, for instance 50.0."
+        )
     return Wiring(
         planner=values["planner"],
         replicas=values["serving.replicas"],
@@ -377,6 +547,10 @@ def read_wiring(values: Mapping[str, Any]) -> Wiring:
         precision=values["world_model.precision"],
         base_frame=values["base_frame"],
         joint_prefix=values["joint_prefix"],
+        robot=values["robot"],
+        commander=values["commander"],
+        setpoint_rate=values["setpoint_rate"],
+        enabled=values["enabled"],
         pose_source=values["pose_source"],
         controller_frame=ControllerFrame(values["controller_frame"]),
         image_transport=values["image_transport"],
@@ -392,11 +566,17 @@ def read_episode_defaults(values: Mapping[str, Any]) -> EpisodeDefaults:
         ParameterError: a value is not allowed, alone or together with another.
     """
     _check_choices(values)
+    limits = _section(values, "limits") | {"robot": LIMITS[values["robot"]]}
+    if values["commander"] == "dry_run":
+        # Nobody follows in a dry run; every step is planned from where the arm is.
+        limits["drift_patience"] = values["step_budget"]
     try:
         control = ControlSettings(
             motion=MotionSettings(**_section(values, "motion")),
             freshness=FreshnessLimits(**_section(values, "max_age")),
-            safety=SafetyLimits(**_section(values, "limits")),
+            safety=SafetyLimits(**limits),
+            look_ahead=LookAheadSettings(**_section(values, "non_blocking")),
+            queue=QueueSettings(**_section(values, "queue")),
         )
         search = load_profile(values["search"])
     except ProfileError as error:
@@ -419,7 +599,7 @@ def read_episode_defaults(values: Mapping[str, Any]) -> EpisodeDefaults:
 def _section(values: Mapping[str, Any], section: str) -> dict[str, Any]:
     prefix = f"{section}."
     return {
-        name.removeprefix(prefix): _point(name, value) if "workspace" in name else value
+        name.removeprefix(prefix): _GEOMETRY[name](name, value) if name in _GEOMETRY else value
         for name, value in values.items()
         if name.startswith(prefix)
     }
@@ -429,6 +609,27 @@ def _point(name: str, value: Sequence[float]) -> tuple[float, ...]:
     if len(value) != 3:
         raise ParameterError(f"Parameter {name} must hold x, y and z, not {len(value)} numbers.")
     return tuple(value)
+
+
+def _boxes(name: str, value: Sequence[float]) -> tuple[Any, ...]:
+    if list(value) == [0.0]:
+        return ()
+    if len(value) % 6:
+        raise ParameterError(
+            f"Parameter {name} must hold six numbers for each box, its lowest corner x, y, z and "
+            f"its highest, or a single 0.0 for none; it holds {len(value)}."
+        )
+    return tuple(
+        (_point(name, value[start : start + 3]), _point(name, value[start + 3 : start + 6]))
+        for start in range(0, len(value), 6)
+    )
+
+
+_GEOMETRY = {
+    "limits.workspace_min": _point,
+    "limits.workspace_max": _point,
+    "limits.forbidden_boxes": _boxes,
+}
 
 
 def _check_choices(values: Mapping[str, Any]) -> None:
@@ -442,6 +643,8 @@ def _check_choices(values: Mapping[str, Any]) -> None:
 
 
 def _kind(default: Any) -> str:
+    if isinstance(default, bool):
+        return "true or false"
     if isinstance(default, float):
         return f"a number with a decimal point, such as {default}"
     if isinstance(default, int):
