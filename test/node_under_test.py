@@ -148,8 +148,11 @@ class ScriptedRobot(Node):
 
     def _obey(self, message: PoseStamped) -> None:
         target = read_pose(message, ControllerFrame.FINGERTIPS)
-        self._from, self._to, self._commanded = self.state, target, time.monotonic()
+        self.go_to(target)
         self.targets.append(target)
+
+    def go_to(self, target: np.ndarray) -> None:
+        self._from, self._to, self._commanded = self.state, target, time.monotonic()
 
     def _stamp(self) -> Time:
         return self.get_clock().now().to_msg() if self.stamped else Time()

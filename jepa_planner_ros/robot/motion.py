@@ -26,6 +26,7 @@ _SHORTEST = 0.02  # s
 _LENGTHENING = 1.1
 _LENGTHENINGS = 60
 _ROUNDING = 1.0 + 1e-6
+_NEGLIGIBLE = 1e-6  # m or rad
 
 
 @dataclass(frozen=True)
@@ -237,15 +238,22 @@ class CartesianMotion:
     def braked(self, time: float, limits: MotionLimits) -> CartesianMotion:
         """The motion that leaves this one at `time` and stops as soon as the limits allow.
 
-        It goes on in the direction of the velocity for half of what it would cover while braking,
-        which is the way of a steady deceleration: it neither turns back nor swings out.
+        Velocity and acceleration go to zero along a cubic, so that it neither turns back nor swings
+        out. A motion that would stop before that way is covered is left as it is.
         """
         origin, velocity, acceleration = self._leave(time)
+        left = origin.distance_to(self.at(self.ends))
 
         def lasting(duration: float) -> MinimumJerkMotion:
-            return MinimumJerkMotion(0.5 * duration * velocity, duration, velocity, acceleration)
+            # The integral of v(u) = v + aT u - (3v + 2aT) u^2 + (2v + aT) u^3 over the duration T.
+            way = duration * velocity / 2.0 + duration**2 * acceleration / 12.0
+            return MinimumJerkMotion(way, duration, velocity, acceleration)
 
-        return CartesianMotion(origin, _gentlest(lasting, _SHORTEST, limits), time)
+        curve = _gentlest(lasting, _SHORTEST, limits)
+        for part in (POSITION, ROTATION):
+            if np.linalg.norm(curve.distance[part]) > np.linalg.norm(left[part]) + _NEGLIGIBLE:
+                return self
+        return CartesianMotion(origin, curve, time)
 
     def _leave(self, time: float) -> tuple[Reference, Float64Array, Float64Array]:
         distance, velocity, acceleration = self.curve.at(time - self.started)

@@ -167,14 +167,15 @@ class EnableSwitch:
         self._node = node
         self._drive = drive
         self._enabled = enabled
-        self._service = node.create_service(SetBool, "~/enable", self._set, callback_group=group)
+        node.create_service(SetBool, "~/enable", self._set, callback_group=group)
 
     @property
     def refusal(self) -> str | None:
         """Why the arm must not move, or None."""
         if self._enabled:
             return None
-        return f"Motion is disabled: enable it by the service {self._service.srv_name}."
+        service = self._node.resolve_service_name("~/enable")
+        return f"Motion is disabled: enable it by the service {service}."
 
     def _set(self, request: SetBool.Request, response: SetBool.Response) -> SetBool.Response:
         self._enabled = request.data

@@ -20,6 +20,7 @@ from std_msgs.msg import String
 
 from jepa_planner_ros.control import Ended, Report
 from jepa_planner_ros.control.episode import Latency
+from jepa_planner_ros.control.queued import advice
 from jepa_planner_ros.control.safety import Stream
 from jepa_planner_ros.geometry import GRIPPER
 from jepa_planner_ros.ros.clock import duration_message, ros_now, stamp_message
@@ -79,6 +80,7 @@ def feedback_message(report: Report, wiring: Wiring, stamp: int) -> ReachGoal.Fe
         ),
         target_gripper=float(report.target[GRIPPER]),
         latency=latency_message(report.latency),
+        queue_length=report.queue_length,
     )
 
 
@@ -111,6 +113,8 @@ class Reporter:
         """Duration of the last plan, s; NaN before the first."""
         self.planner_error: str | None = None
         """Why the last plan could not be made; None when it could."""
+        self.pace: str | None = None
+        """How step duration and planning time compare, and what that asks of the queue."""
 
     def say(self, text: str) -> None:
         """Tell something that is as it should be."""
@@ -127,6 +131,9 @@ class Reporter:
     def publish_plan(self, report: Report, defaults: EpisodeDefaults) -> None:
         """Publish the plan of one step."""
         self.last_plan, self.planner_error = report.latency.plan, None
+        queue = defaults.control.queue
+        if report.ratio is not None:
+            self.pace = advice(report.ratio, queue.chunk, queue.threshold)
         self._plans.publish(plan_message(report, defaults, self._wiring.base_frame))
 
     def feedback(self, report: Report) -> ReachGoal.Feedback:
@@ -194,7 +201,10 @@ def _planner_status(name: str, reporter: Reporter) -> DiagnosticStatus:
         level=DiagnosticStatus.OK if failed is None else DiagnosticStatus.ERROR,
         name=f"{name}: planner",
         message=failed or reporter.status,
-        values=[KeyValue(key="last plan, s", value=duration)],
+        values=[
+            KeyValue(key="last plan, s", value=duration),
+            *([] if reporter.pace is None else [KeyValue(key="pace", value=reporter.pace)]),
+        ],
     )
 
 
