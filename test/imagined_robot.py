@@ -29,7 +29,8 @@ from jepa_planner_ros.control.episode import (
 )
 from jepa_planner_ros.control.safety import Stream
 from jepa_planner_ros.geometry import apply_action
-from jepa_planner_ros.types import FAST_SEARCH, Plan, PlanRequest, PlanTiming
+from jepa_planner_ros.search import FAST_SEARCH
+from jepa_planner_ros.types import Plan, PlanRequest, PlanTiming
 
 TICK = 0.02
 MODEL = "0123456789abcdef"
