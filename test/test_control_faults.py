@@ -150,7 +150,7 @@ def test_no_fault_leads_out_of_bounds_or_to_an_episode_that_does_not_end(mode: s
 
     @given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.005, 0.02]))
     @settings(
-        max_examples=40,
+        max_examples=60,
         deadline=None,
         derandomize=True,
         suppress_health_check=[HealthCheck.too_slow],

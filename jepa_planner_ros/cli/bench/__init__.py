@@ -32,6 +32,11 @@ COMMANDS = (
         "draw which first actions an energy leaves open",
         "jepa_planner_ros.cli.bench.null_space",
     ),
+    Command(
+        "control",
+        "compare control modes: pace, accuracy, and how long the arm stands still",
+        "jepa_planner_ros.cli.bench.control",
+    ),
 )
 
 
