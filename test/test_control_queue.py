@@ -67,7 +67,7 @@ def test_a_rule_of_ones_own() -> None:
         register_merge_rule("keep", lambda old, new: new)
 
 
-@pytest.mark.parametrize(("planning", "chunk"), [(0.2, 3), (0.86, 3), (1.5, 4)])
+@pytest.mark.parametrize(("planning", "chunk"), [(0.2, 2), (0.86, 2), (1.5, 4)])
 def test_the_arm_reaches_the_goal_without_waiting_for_plans(planning: float, chunk: int) -> None:
     arm = robot(QueueSettings(chunk=chunk), planning=lambda number: planning)
     result = ended(arm.run(arm.start(FAR)))
@@ -101,7 +101,7 @@ def test_one_plan_at_a_time_from_the_newest_arrival() -> None:
 
 
 def test_a_filter_that_finds_everything_similar_cannot_stall_the_arm() -> None:
-    similar = QueueSettings(threshold=1.0, similar_distance=10.0, similar_angle=10.0)
+    similar = QueueSettings(chunk=3, threshold=1.0, similar_distance=10.0, similar_angle=10.0)
     arm = robot(similar)
     result = ended(arm.run(arm.start(FAR)))
     assert result.outcome is Outcome.REACHED
@@ -109,7 +109,7 @@ def test_a_filter_that_finds_everything_similar_cannot_stall_the_arm() -> None:
 
 
 def test_queue_length_and_ratio_are_reported() -> None:
-    arm = robot(QueueSettings(threshold=0.0))
+    arm = robot(QueueSettings(chunk=3, threshold=0.0))
     arm.run(arm.start(FAR), until=lambda one: one.steps == 3)
     assert [one.queue_length for one in arm.reports] == [2, 1, 0]
     assert arm.reports[0].ratio == pytest.approx(1.0 / 0.88)

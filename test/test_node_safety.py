@@ -95,7 +95,7 @@ def test_every_mode_spends_its_budget_and_ends(node: Neighbourhood, mode: str) -
     assert (result.outcome, result.steps) == (ReachGoal.Result.BUDGET_SPENT, 3), result.reason
     wait_until(lambda: len(goal.feedback) == 3 and len(node.client.plans) == 3, "three steps")
     assert [one.step for one in goal.feedback] == [0, 1, 2]
-    assert (goal.feedback[0].queue_length == 2) == (mode == "queue")
+    assert (goal.feedback[0].queue_length == 1) == (mode == "queue")
 
 
 def test_disabling_stops_the_arm_and_refuses_goals_until_enabled(node: Neighbourhood) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
 from jepa_planner_ros.control.action_queue import ActionQueue
+from jepa_planner_ros.control.prediction import Prediction
 from jepa_planner_ros.control.safety import Stream
 from jepa_planner_ros.control.settings import ControlSettings
 from jepa_planner_ros.search import FAST_SEARCH
@@ -333,21 +334,6 @@ class Glance:
 
 
 @dataclass(frozen=True, eq=False)
-class Prediction:
-    """What the world model expects to see, and where it expects the arm, after a step.
-
-    Attributes:
-        latent: (tokens, dim).
-        state: (7,), base frame.
-        subgoal: index of the sub-goal that the step was for.
-    """
-
-    latent: Float32Array
-    state: Float64Array
-    subgoal: int
-
-
-@dataclass(frozen=True, eq=False)
 class Overlapping:
     """The arm moves while the step after is planned from where it is expected to arrive.
 
@@ -369,12 +355,14 @@ class ChunkSource:
     """What the newest chunk in a queue was made from.
 
     Attributes:
-        observation: what it was planned from.
+        observation: the newest arrival that it was planned from.
+        first: timestep of its first target.
         planned: the plan.
         ratio: duration of a step over the time that the plan took, encoding included.
     """
 
     observation: Observation
+    first: int
     planned: Planned
     ratio: float
 
@@ -384,8 +372,8 @@ class ChunkSearch:
     """A plan under way.
 
     Attributes:
-        observation: what it starts from.
-        base: the target (7,) at which that was seen.
+        observation: the newest arrival that it starts from.
+        base: the target (7,) that its actions are added to.
         first: timestep of its first target.
         subgoal: index of the sub-goal that it is for.
     """
@@ -406,6 +394,7 @@ class Flowing:
         queue: the targets that wait.
         source: what the newest of them come from.
         search: the plan under way; None when there is none.
+        expected: what the motion should end in; None where no plan says.
     """
 
     travel: Travel
@@ -413,6 +402,7 @@ class Flowing:
     queue: ActionQueue
     source: ChunkSource
     search: ChunkSearch | None = None
+    expected: Prediction | None = None
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from jepa_planner_ros.control import stages
 from jepa_planner_ros.control.episode import (
     Deciding,
@@ -56,18 +54,16 @@ from jepa_planner_ros.control.episode import (
     Overlapping,
     Planned,
     Planning,
-    Prediction,
     Search,
     Settling,
     Tick,
     Warn,
 )
+from jepa_planner_ros.control.prediction import Prediction
 from jepa_planner_ros.control.safety import UnsafeCommandError, distance, drift
 from jepa_planner_ros.control.stages import Next
 from jepa_planner_ros.geometry import POSITION
-from jepa_planner_ros.types import Float32Array, Float64Array, Plan, Scene
-
-_OBSERVER_GAIN = 0.5
+from jepa_planner_ros.types import Float64Array, Scene
 
 
 def transition(episode: Episode, event: Event) -> Next:
@@ -136,49 +132,26 @@ def _go_on(
         warning = Warn(f"The next step is planned anew: {missed}.")
         return stages.rest_again(episode, time, overlapping.travel.origin), (warning,)
     limit = settings.look_ahead.redo_latent
-    if (surprise := _difference(seen.latent, expected.latent)) >= limit:
+    if (surprise := expected.surprise(seen.latent)) >= limit:
         warning = Warn(
             f"The next step is planned anew: what is seen differs by {surprise:.3f} from what was "
             f"predicted, and non_blocking.redo_latent is {limit:g}."
         )
         return stages.rest_again(episode, time), (warning,)
-    missed_by = arm.state - expected.state
     action = planned.plan.actions[0].copy()
     metres, radians = distance(expected.state, arm.state)
     if metres > settings.look_ahead.use_distance or radians > settings.look_ahead.use_angle:
-        action[POSITION] -= missed_by[POSITION]
-    prediction = _corrected(_prediction(planned.plan, episode), expected, seen, missed_by)
+        action[POSITION] -= (arm.state - expected.state)[POSITION]
+    following = Prediction.of(planned.plan, episode.subgoal)
+    prediction = following.corrected(expected, seen.latent, arm.state)
     return _step(replace(episode, drifts=0), action, seen, planned, prediction, arm, time)
-
-
-def _prediction(plan: Plan, episode: Episode) -> Prediction:
-    """What a plan expects of its first action."""
-    return Prediction(plan.predicted_latent, plan.states[1], episode.subgoal)
-
-
-def _corrected(
-    prediction: Prediction, expected: Prediction, seen: Observation, missed_by: Float64Array
-) -> Prediction:
-    """A prediction shifted by part of what the one before was wrong by.
-
-    A fixed-gain observer: the whole error would carry one arrival's chance errors into the next
-    prediction, none of it would let the model's own errors add up.
-    """
-    state = prediction.state.copy()
-    state[POSITION] += _OBSERVER_GAIN * missed_by[POSITION]
-    latent = prediction.latent + _OBSERVER_GAIN * (seen.latent - expected.latent)
-    return replace(prediction, latent=latent, state=state)
-
-
-def _difference(one: Float32Array, other: Float32Array) -> float:
-    return float(np.abs(one - other).mean())
 
 
 def _first_step(episode: Episode, deciding: Deciding, arm: Measurement, time: float) -> Next:
     plan = deciding.planned.plan
     start = replace(episode, target=deciding.planning.base)
     seen = deciding.planning.observation
-    prediction = _prediction(plan, episode)
+    prediction = Prediction.of(plan, episode.subgoal)
     return _step(start, plan.actions[0], seen, deciding.planned, prediction, arm, time)
 
 

@@ -36,6 +36,7 @@ from jepa_planner_ros.control.episode import (
     ChunkSearch,
     ChunkSource,
     Deciding,
+    Effect,
     Encoding,
     Ended,
     Episode,
@@ -53,8 +54,9 @@ from jepa_planner_ros.control.episode import (
     Tick,
     Warn,
 )
+from jepa_planner_ros.control.prediction import Prediction
 from jepa_planner_ros.control.safety import UnsafeCommandError, distance, drift
-from jepa_planner_ros.control.stages import Next
+from jepa_planner_ros.control.stages import Next, Step
 from jepa_planner_ros.geometry import action_between, apply_action
 from jepa_planner_ros.types import Float64Array, Plan, Scene, SearchSettings
 
@@ -112,12 +114,12 @@ def _first_chunk(episode: Episode, deciding: Deciding, arm: Measurement, time: f
         episode = stages.accept(replace(episode, target=planning.base), planned.plan)
     except UnsafeCommandError as refusal:
         return stages.end(episode, time, Outcome.ABORTED, str(refusal))
+    seen = planning.observation
     chunk = chunk_targets(planning.base, planned.plan)
     queue = ActionQueue().merged(0, chunk, MERGE_RULES["replace"])
-    source = ChunkSource(
-        planning.observation, planned, _ratio(episode, planning.observation, planned)
-    )
-    return _take(episode, queue, source, None, arm, time)
+    source = ChunkSource(seen, 0, planned, _ratio(episode, seen, planned))
+    episode, effects = _take(episode, queue, source, None, seen, None, arm, time)
+    return episode, (*effects, *stages.fallback(planned.plan))
 
 
 def _take(
@@ -125,10 +127,12 @@ def _take(
     queue: ActionQueue,
     source: ChunkSource,
     search: ChunkSearch | None,
+    seen: Observation,
+    expected: Prediction | None,
     arm: Measurement,
     time: float,
 ) -> Next:
-    """Go to the next target in the queue."""
+    """Go to the next target in the queue and, where its outcome can be foreseen, plan from that."""
     assert episode.target is not None, "a queue starts from a target"
     target, queue = queue.take()
     try:
@@ -142,23 +146,64 @@ def _take(
         queue_length=len(queue),
         ratio=source.ratio,
     )
-    flowing = Flowing(step.travel, stages.glance_after(step), queue, source, search)
-    return replace(step.episode, phase=flowing), (*step.effects, telling)
+    effects: tuple[Effect, ...] = (*step.effects, telling)
+    foreseen = _foreseen(episode, queue, source, step, seen, expected)
+    glance = stages.glance_after(step)
+    flowing = Flowing(step.travel, glance, queue, source, search, foreseen)
+    moving = step.episode
+    if foreseen is not None and search is None and _is_wanted(moving, flowing, seen):
+        scene = Scene(foreseen.latent, foreseen.state, moving.present.latent)
+        flowing, asking = _ask(moving, flowing, seen, scene)
+        effects = (*effects, asking)
+    return replace(moving, phase=flowing), effects
+
+
+def _foreseen(
+    episode: Episode,
+    queue: ActionQueue,
+    source: ChunkSource,
+    step: Step,
+    seen: Observation,
+    expected: Prediction | None,
+) -> Prediction | None:
+    """What a step should end in: known where it is the first of the newest plan.
+
+    Neither the limits nor merging may have led it somewhere else.
+    """
+    plan = source.planned.plan
+    if source.first != queue.taken or episode.target is None:
+        return None
+    metres, _ = distance(apply_action(episode.target, plan.actions[0]), step.target)
+    if metres > episode.settings.look_ahead.use_distance:
+        return None
+    foreseen = Prediction.of(plan, episode.subgoal)
+    return foreseen if expected is None else foreseen.corrected(expected, seen.latent, seen.state)
 
 
 def _see(episode: Episode, flowing: Flowing, event: Observed) -> Next:
-    """Judge an arrival and, where few targets wait, ask for more from it."""
-    before = episode.subgoal
-    episode, effects = stages.judge(episode, event.time, event.observation)
+    """Judge an arrival and, where it was not foreseen and few targets wait, plan from it."""
+    before, seen = episode.subgoal, event.observation
+    episode, effects = stages.judge(episode, event.time, seen)
     if isinstance(episode.phase, Ended):
         return episode, effects
     queue = flowing.queue if episode.subgoal == before else flowing.queue.emptied()
-    glance = replace(flowing.glance, seen=event.observation)
-    flowing = replace(flowing, queue=queue, glance=glance)
-    if flowing.search is None and _runs_low(episode, flowing) and not _similar(episode, flowing):
-        flowing, asking = _ask(episode, flowing, event.observation)
+    flowing = replace(flowing, queue=queue, glance=replace(flowing.glance, seen=seen))
+    will_be_foreseen = len(queue) > 0 and flowing.source.first == queue.taken + 1
+    if flowing.search is None and not will_be_foreseen and _is_wanted(episode, flowing, seen):
+        flowing, asking = _ask(episode, flowing, seen, _scene(episode, seen))
         return replace(episode, phase=flowing), (asking,)
     return replace(episode, phase=flowing), ()
+
+
+def _scene(episode: Episode, seen: Observation) -> Scene:
+    return Scene(seen.latent, seen.state, episode.present.latent)
+
+
+def _is_wanted(episode: Episode, flowing: Flowing, seen: Observation) -> bool:
+    """Whether a plan should be asked for: few targets wait, and there is something new to see."""
+    if episode.step >= episode.present.step_budget:
+        return False
+    return _runs_low(episode, flowing) and not _similar(episode, flowing, seen)
 
 
 def _runs_low(episode: Episode, flowing: Flowing) -> bool:
@@ -166,20 +211,21 @@ def _runs_low(episode: Episode, flowing: Flowing) -> bool:
     return len(flowing.queue) <= settings.threshold * settings.chunk
 
 
-def _similar(episode: Episode, flowing: Flowing) -> bool:
+def _similar(episode: Episode, flowing: Flowing, seen: Observation) -> bool:
     """Whether an arrival resembles the one last planned from, in metres and radians."""
-    settings, seen = episode.settings.queue, flowing.glance.seen
-    if seen is None or len(flowing.queue) == 0:
+    settings = episode.settings.queue
+    if len(flowing.queue) == 0:
         return False
     metres, radians = distance(flowing.source.observation.state, seen.state)
     return metres < settings.similar_distance and radians < settings.similar_angle
 
 
-def _ask(episode: Episode, flowing: Flowing, seen: Observation) -> tuple[Flowing, Search]:
-    assert episode.target is not None
-    first = flowing.queue.taken + 1
-    search = ChunkSearch(seen, episode.target, first, episode.subgoal)
-    scene = Scene(seen.latent, seen.state, episode.present.latent)
+def _ask(
+    episode: Episode, flowing: Flowing, seen: Observation, scene: Scene
+) -> tuple[Flowing, Search]:
+    """Ask for a chunk that begins after the target taken last, from a scene there."""
+    assert episode.target is not None, "a queue starts from a target"
+    search = ChunkSearch(seen, episode.target, flowing.queue.taken + 1, episode.subgoal)
     asking = Search(stages.request(episode, scene, chunk_search(episode)))
     return replace(flowing, search=search), asking
 
@@ -199,7 +245,7 @@ def _merge(episode: Episode, flowing: Flowing, planned: Planned) -> Next:
     rule = MERGE_RULES[episode.settings.queue.merge]
     queue = flowing.queue.merged(search.first, chunk, rule)
     ratio = _ratio(episode, search.observation, planned)
-    source = ChunkSource(search.observation, planned, ratio)
+    source = ChunkSource(search.observation, search.first, planned, ratio)
     merged = replace(episode, phase=replace(flowing, queue=queue, source=source))
     return merged, stages.fallback(planned.plan)
 
@@ -226,10 +272,18 @@ def _flow(episode: Episode, flowing: Flowing, tick: Tick, arm: Measurement) -> N
     if len(flowing.queue) == 0:
         if flowing.search is not None:
             return episode, effects
-        flowing, asking = _ask(episode, flowing, glance.seen)
+        flowing, asking = _ask(episode, flowing, glance.seen, _scene(episode, glance.seen))
         return replace(episode, phase=flowing), (*effects, asking)
-    queue, source, search = flowing.queue, flowing.source, flowing.search
-    return _take(replace(episode, drifts=0), queue, source, search, arm, tick.time)
+    return _take(
+        replace(episode, drifts=0),
+        flowing.queue,
+        flowing.source,
+        flowing.search,
+        glance.seen,
+        flowing.expected,
+        arm,
+        tick.time,
+    )
 
 
 def advice(ratio: float, chunk: int, threshold: float) -> str:

@@ -95,7 +95,7 @@ def bounded_translation(action: Float64Array, limit: float) -> tuple[Float64Arra
     asked = action[POSITION]
     bounded = action.copy()
     bounded[POSITION] = asked.clip(-limit, limit)
-    if (bounded == action).all():
+    if np.abs(bounded - action).max() <= _ROUNDING:
         return action, None
     return bounded, (
         f"a step of ({_millimetres(asked)}) mm was cut to limits.step_translation = {limit:g} m"

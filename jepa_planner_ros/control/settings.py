@@ -162,11 +162,11 @@ class LookAheadSettings:
 class QueueSettings:
     """How chunks of actions are asked for, filtered and merged."""
 
-    chunk: int = 3
+    chunk: int = 2
     """Actions that a plan looks ahead."""
     threshold: float = 0.7
     """A plan is asked for when the queue holds this part of a chunk or less, 0 to 1."""
-    merge: str = "weighted"
+    merge: str = "replace"
     """Rule for targets of one timestep in the queue and in a new chunk."""
     similar_distance: float = 0.0
     """An observation nearer than this to the one last planned from is not planned from, m; 0 plans
