@@ -73,6 +73,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "another profile of config/search, or a .yaml file like those (default: fast)",
     )
     add(
+        "--control-mode",
+        choices=("blocking", "non_blocking", "queue"),
+        default="blocking",
+        help="how planning and motion share the time; all but blocking are at home in real time, "
+        "with --real-time-factor (default: blocking)",
+    )
+    add(
         "--planner",
         choices=("local_ray", "in_process"),
         default="local_ray",
@@ -128,6 +135,7 @@ def run(args: argparse.Namespace) -> int:
             seed=args.seed,
             steps=args.steps,
             search=args.search,
+            control_mode=args.control_mode,
             planner=args.planner,
             replicas=args.replicas,
             checkpoint=args.checkpoint,

@@ -21,11 +21,20 @@ from jepa_planner_ros.robot.limits import PANDA
 from jepa_planner_ros.search.profiles import ProfileError, in_words, load_profile
 from jepa_planner_ros.share import share_directory
 from jepa_planner_ros.sim import scene
+from jepa_planner_ros.sim.franka import SimSettings
 from jepa_planner_ros.world_model import CheckpointError, read_checkpoint
 
 # Seconds allowed for a plan, many times what a CPU needs that does nothing else.
 _PLAN_TIMEOUT = 300.0
 _MOTION_DURATION = 0.25  # s, simulated
+_SIMULATED = SimSettings()
+_CONTROLLER_LIMITS = {
+    **asdict(PANDA.motion),
+    "translation_speed": _SIMULATED.translation_speed,
+    "translation_acceleration": _SIMULATED.translation_acceleration,
+    "rotation_speed": _SIMULATED.rotation_speed,
+    "rotation_acceleration": _SIMULATED.rotation_acceleration,
+}
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,7 @@ class DemoSettings:
     seed: int
     steps: int
     search: str
+    control_mode: str
     planner: str
     replicas: int
     checkpoint: str
@@ -62,11 +72,12 @@ class DemoSettings:
             "serving.start_timeout": PATIENCE_AT_START,
             "serving.plan_timeout": _PLAN_TIMEOUT,
             "search": self.search,
+            "control_mode": self.control_mode,
             "world_model.checkpoint": self.checkpoint,
             "controller_frame": "upright",
             # The simulated controller draws its own path, within its own limits.
             "setpoint_rate": 0.0,
-            **{f"limits.{name}": limit for name, limit in asdict(PANDA.motion).items()},
+            **{f"limits.{name}": limit for name, limit in _CONTROLLER_LIMITS.items()},
             **self._motion,
         }
 
@@ -196,6 +207,7 @@ def _settings_in_words(settings: DemoSettings, episodes: list[EpisodeRecord]) ->
     return {
         "World model": f"{settings.checkpoint} (fingerprint {', '.join(sorted(fingerprints))})",
         "Search": f"{settings.search}: {in_words(load_profile(settings.search))}",
+        "Control mode": settings.control_mode,
         "Planner": _planner_in_words(settings),
         "Seeds": _range_in_words(settings.seed, settings.episodes),
         "Step budget": f"{settings.steps}",

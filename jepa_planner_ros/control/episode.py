@@ -305,11 +305,13 @@ class Travel:
 
     Attributes:
         origin: the state (7,) from which it began.
+        departs: when it begins, s.
         arrives: when it is over, s.
         deadline: when the arm must have come to rest after it, s.
     """
 
     origin: Float64Array
+    departs: float
     arrives: float
     deadline: float
 

@@ -144,9 +144,9 @@ class SafetyLimits:
 class LookAheadSettings:
     """When a plan that was made from a prediction is used."""
 
-    look_before: float = 0.15
-    """How long before the end of a motion frames begin to count as showing the arrival, s: the
-    camera's period, and what it takes to deliver and encode a frame."""
+    look_from: float = 0.85
+    """Part of a motion's duration after which frames count as showing the arrival; a smooth motion
+    has little way left then, and a frame has time to come and be encoded."""
     use_distance: float = 0.01
     """A plan is used as it is when the arm arrives within this distance of the prediction, m."""
     use_angle: float = 0.05
@@ -156,6 +156,8 @@ class LookAheadSettings:
 
     def __post_init__(self) -> None:
         _require_positive(self, "non_blocking")
+        if self.look_from > 1.0:
+            raise ValueError(f"non_blocking.look_from = {self.look_from} must not be above 1.")
 
 
 @dataclass(frozen=True)

@@ -308,6 +308,7 @@ def act(
     duration = motion_time(arm.state, target, motion.duration, settings.safety)
     travel = Travel(
         origin=arm.state,
+        departs=time,
         arrives=time + duration,
         deadline=time + duration - motion.duration + motion.time_limit,
     )
@@ -326,10 +327,10 @@ def settling_after(step: Step) -> Episode:
 
 def glance_after(step: Step) -> Glance:
     """The look at where a step ends."""
-    settings, arrives = step.episode.settings, step.travel.arrives
+    settings, travel = step.episode.settings, step.travel
     return Glance(
-        opens=arrives - settings.look_ahead.look_before,
-        deadline=arrives + 2 * settings.freshness.camera,
+        opens=travel.departs + settings.look_ahead.look_from * (travel.arrives - travel.departs),
+        deadline=travel.arrives + 2 * settings.freshness.camera,
     )
 
 

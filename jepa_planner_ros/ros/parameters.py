@@ -287,10 +287,10 @@ PARAMETERS = (
         bounds=(0.05, 10.0),
     ),
     _tunable(
-        "non_blocking.look_before",
-        _LOOK_AHEAD.look_before,
-        "How long before the end of a motion frames begin to count as showing the arrival, s.",
-        bounds=(0.001, 10.0),
+        "non_blocking.look_from",
+        _LOOK_AHEAD.look_from,
+        "Part of a motion's duration after which frames count as showing the arrival.",
+        bounds=(0.01, 1.0),
     ),
     _tunable(
         "non_blocking.use_distance",
