@@ -286,7 +286,7 @@ def test_precisions_err_in_the_expected_order() -> None:
     config = sizes(64, (4, 4))
     predictor, context = random_predictor(config), random_context(config, frames=1)
     goal = random_context(config, frames=1).latents[0]
-    actions = random_actions(1, 2) + 1e-3 * torch.randn(64, 2, 7, dtype=torch.float64)
+    actions = random_actions(1, 2) + 1e-2 * torch.randn(64, 2, 7, dtype=torch.float64)
 
     def energies(precision: Precision) -> Tensor:
         engine = RolloutEngine(config, predictor.state_dict(), 16, CPU, precision)
