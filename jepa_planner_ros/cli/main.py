@@ -23,6 +23,7 @@ COMMANDS = (
     Command("train", "train the small shipped world model", "jepa_planner_ros.training.command"),
     Command("doctor", "tell what is missing, and how to mend it", "jepa_planner_ros.cli.doctor"),
     Command("convert", "make a safetensors file of Meta's", "jepa_planner_ros.cli.convert"),
+    Command("plan", "make one plan from two photographs", "jepa_planner_ros.cli.plan"),
     Command("bench", "measure on this machine", "jepa_planner_ros.cli.bench"),
 )
 

@@ -128,7 +128,11 @@ class FastPath:
 
 
 class ReferencePath:
-    """Upstream's way, in fp32 without any shortcut; micro-batches for the sake of memory."""
+    """Upstream's way, in fp32 without any shortcut.
+
+    All candidates are computed at once, as upstream does, but on a GPU in micro-batches, which
+    keep it as busy and fit its memory.
+    """
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
@@ -143,9 +147,10 @@ class ReferencePath:
         context = replace(self._trial.context, latents=self._trial.latent[None].float())
         goal = self._trial.goal.float()
         actions = torch.from_numpy(candidates).to(self._trial.device)
+        on_cpu = self._trial.device.type == "cpu"
         energies = [
             energy(reference_rollout(self._predictor, context, batch).latents, goal)
-            for batch in actions.split(self._trial.micro_batch)
+            for batch in actions.split(len(actions) if on_cpu else self._trial.micro_batch)
         ]
         return torch.cat(energies).double().cpu().numpy()
 
