@@ -84,7 +84,9 @@ PLAN = Plan(
         plan_request(),
         plan_request(previous=None, close_gripper_from=0),
         ServedPlan(PLAN, ServingReport({"a": 3, "b": 4}, 0, 1)),
-        ModelDescription("abc", 64, 128, (128, 128), 32, "cpu", replicas=2, parameters=10**9),
+        ModelDescription(
+            "abc", 64, 128, (128, 128), 32, "cpu", "fp32", replicas=2, parameters=10**9
+        ),
     ],
     ids=lambda value: type(value).__name__,
 )

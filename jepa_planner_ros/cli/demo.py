@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+
+from jepa_planner_ros.cli.numbers import real_number, whole_number
 
 # Of many episodes, this share has to reach the goal for the demo to succeed.
 _ENOUGH = 0.95
@@ -46,21 +46,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--episodes",
-        type=_whole_number(1),
+        type=whole_number(1),
         default=1,
         metavar="N",
         help="goals to reach (default: 1)",
     )
     add(
         "--seed",
-        type=_whole_number(0, _LARGEST_SEED),
+        type=whole_number(0, _LARGEST_SEED),
         default=0,
         metavar="S",
         help="episode i has the start, the goal and the search of seed S + i (default: 0)",
     )
     add(
         "--steps",
-        type=_whole_number(1),
+        type=whole_number(1),
         default=12,
         metavar="N",
         help="most steps for a goal (default: 12)",
@@ -79,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--replicas",
-        type=_whole_number(0, 64),
+        type=whole_number(0, 64),
         default=0,
         metavar="W",
         help="copies of the world model on Ray; 0 is one per GPU, or two without (default: 0)",
@@ -92,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--real-time-factor",
-        type=_real_time_factor,
+        type=real_number(0.1, 10.0),
         metavar="X",
         help="simulated seconds per second, 0.1 to 10 (default: none; each motion is carried out "
         "at once, in lockstep with the planner, which is quicker and the same from run to run)",
@@ -107,7 +107,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", type=Path, metavar="FILE", help="write the figures of the run there")
     add(
         "--domain-id",
-        type=_whole_number(0, 101),
+        type=whole_number(0, 101),
         metavar="D",
         help="ROS domain to use, 0 to 101 (default: one that nobody uses)",
     )
@@ -143,30 +143,6 @@ def run(args: argparse.Namespace) -> int:
         args.json.write_text(json.dumps(summarise(record), indent=2) + "\n")
     print(f"\n{headline(record)}\nreport: {page.absolute().as_uri()}")
     return 0 if reached_fraction(record) >= _ENOUGH else 1
-
-
-def _whole_number(low: int, high: float = math.inf) -> Callable[[str], int]:
-    """A converter for argparse that keeps to limits."""
-
-    def convert(text: str) -> int:
-        number = int(text)
-        _check(number, low, high)
-        return number
-
-    return convert
-
-
-def _real_time_factor(text: str) -> float:
-    factor = float(text)
-    _check(factor, 0.1, 10.0)
-    return factor
-
-
-def _check(number: float, low: float, high: float) -> None:
-    if number < low and high == math.inf:
-        raise argparse.ArgumentTypeError(f"{number} is less than {low}")
-    if not low <= number <= high:
-        raise argparse.ArgumentTypeError(f"{number} is not between {low} and {high}")
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

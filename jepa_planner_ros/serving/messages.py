@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from jepa_planner_ros.serving.settings import ServingSettings
 from jepa_planner_ros.types import Plan, PlannerError, PlannerUnavailableError, PlanRequest
@@ -44,10 +43,9 @@ class ServedPlan:
 
 @dataclass(frozen=True)
 class HostSettings:
-    """What to serve and where Ray keeps its sockets and logs."""
+    """What to serve."""
 
     serving: ServingSettings
-    directory: Path
     dashboard: bool
 
 
