@@ -31,8 +31,8 @@ examples:
   openssl rand -hex 32 > token && jepa-planner serve --token-file token
 
 The planner node finds it by its parameters:
-  ros2 launch jepa_planner_ros planner.launch.py \\
-      planner:=remote planner_address:=grpc://127.0.0.1:9000
+  ros2 run jepa_planner_ros planner_node --ros-args \\
+      -p planner:=remote -p planner_address:=grpc://127.0.0.1:9000
 
 exit code: 0 after Ctrl-C or SIGTERM, 1 when the planner cannot be started
 """
@@ -63,6 +63,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("auto", "cpu", "cuda"),
         default="auto",
         help="where they run; auto takes GPUs where there are any (default: auto)",
+    )
+    add(
+        "--precision",
+        default="auto",
+        metavar="NAME",
+        help="number format of the rollouts, for instance fp16, bf16, fp32; auto is fp16 on GPUs "
+        "and fp32 on CPUs (default: auto)",
     )
     add(
         "--port",
@@ -103,8 +110,12 @@ def run(args: argparse.Namespace) -> int:
 
     known = args.checkpoint in PRESETS
     checkpoint = args.checkpoint if known else str(Path(args.checkpoint).absolute())
+    try:
+        serving = ServingSettings(checkpoint, args.device, args.replicas, args.precision)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
     settings = ServiceSettings(
-        ServingSettings(checkpoint, args.device, args.replicas),
+        serving,
         port=args.port,
         health_port=args.health_port,
         token_file=args.token_file and args.token_file.absolute(),

@@ -3,10 +3,11 @@
 from jepa_planner_ros.serving.local import LocalRayPlanner
 from jepa_planner_ros.serving.messages import ServedPlan, ServingReport
 from jepa_planner_ros.serving.remote import RemotePlanner, RemoteTiming
-from jepa_planner_ros.serving.remote_settings import RemoteSettings
+from jepa_planner_ros.serving.remote_settings import LatentPrecision, RemoteSettings
 from jepa_planner_ros.serving.settings import ServingSettings
 
 __all__ = [
+    "LatentPrecision",
     "LocalRayPlanner",
     "RemotePlanner",
     "RemoteSettings",
