@@ -33,6 +33,7 @@ examples:
   jepa-planner demo --episodes 20 --json demo.json      twenty goals and their figures
   jepa-planner demo --search reference --steps 6        the search of the V-JEPA 2 paper: slow
   jepa-planner demo --planner in_process                without Ray; the result is the same
+  jepa-planner demo --planner grpc://127.0.0.1:9000     by 'jepa-planner serve', started before
   jepa-planner demo --real-time-factor 1                a robot that takes its time
 
 exit code: 0 when the goal was reached (of several goals: 95 percent), else 1; 130 after Ctrl-C
@@ -73,9 +74,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--planner",
-        choices=("local_ray", "in_process"),
+        type=_planner,
         default="local_ray",
-        help="plan on a Ray cluster of this computer, or in the node itself (default: local_ray)",
+        metavar="P",
+        help="plan on a Ray cluster of this computer (local_ray), in the node itself (in_process), "
+        "or by a started 'jepa-planner serve' (grpc://HOST:PORT) (default: local_ray)",
     )
     add(
         "--replicas",
@@ -143,6 +146,12 @@ def run(args: argparse.Namespace) -> int:
         args.json.write_text(json.dumps(summarise(record), indent=2) + "\n")
     print(f"\n{headline(record)}\nreport: {page.absolute().as_uri()}")
     return 0 if reached_fraction(record) >= _ENOUGH else 1
+
+
+def _planner(text: str) -> str:
+    if text in ("local_ray", "in_process") or text.startswith(("grpc://", "grpcs://")):
+        return text
+    raise argparse.ArgumentTypeError(f"{text!r} is not local_ray, in_process or grpc://HOST:PORT")
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
