@@ -336,6 +336,14 @@ class PlannerError(RuntimeError):
     """A plan could not be made; the message says why, for the operator of the robot."""
 
 
+class PlannerUnavailableError(PlannerError):
+    """No plan can be made for now; the same request may succeed `retry_after` seconds later."""
+
+    def __init__(self, reason: str, retry_after: float = 1.0) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after
+
+
 class Planner(Protocol):
     """Anything that plans: in this process, on a Ray cluster, across a network."""
 
@@ -343,7 +351,12 @@ class Planner(Protocol):
         """The model that plans. Raises `PlannerError` when the planner cannot be reached."""
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Search for the action sequence. Raises `PlannerError` when no plan can be made."""
+        """Search for the action sequence.
+
+        Raises:
+            PlannerUnavailableError: no plan can be made just now, but perhaps later.
+            PlannerError: no plan can be made.
+        """
 
     def close(self) -> None:
         """Release what the planner holds. It cannot plan afterwards."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+
+from jepa_planner_ros.cli.numbers import real_number, whole_number
 
 # Of many episodes, this share has to reach the goal for the demo to succeed.
 _ENOUGH = 0.95
@@ -33,6 +33,7 @@ examples:
   jepa-planner demo --episodes 20 --json demo.json      twenty goals and their figures
   jepa-planner demo --search reference --steps 6        the search of the V-JEPA 2 paper: slow
   jepa-planner demo --planner in_process                without Ray; the result is the same
+  jepa-planner demo --planner grpc://127.0.0.1:9000     by 'jepa-planner serve', started before
   jepa-planner demo --real-time-factor 1                a robot that takes its time
 
 exit code: 0 when the goal was reached (of several goals: 95 percent), else 1; 130 after Ctrl-C
@@ -46,21 +47,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--episodes",
-        type=_whole_number(1),
+        type=whole_number(1),
         default=1,
         metavar="N",
         help="goals to reach (default: 1)",
     )
     add(
         "--seed",
-        type=_whole_number(0, _LARGEST_SEED),
+        type=whole_number(0, _LARGEST_SEED),
         default=0,
         metavar="S",
         help="episode i has the start, the goal and the search of seed S + i (default: 0)",
     )
     add(
         "--steps",
-        type=_whole_number(1),
+        type=whole_number(1),
         default=12,
         metavar="N",
         help="most steps for a goal (default: 12)",
@@ -81,13 +82,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--planner",
-        choices=("local_ray", "in_process"),
+        type=_planner,
         default="local_ray",
-        help="plan on a Ray cluster of this computer, or in the node itself (default: local_ray)",
+        metavar="P",
+        help="plan on a Ray cluster of this computer (local_ray), in the node itself (in_process), "
+        "or by a started 'jepa-planner serve' (grpc://HOST:PORT) (default: local_ray)",
     )
     add(
         "--replicas",
-        type=_whole_number(0, 64),
+        type=whole_number(0, 64),
         default=0,
         metavar="W",
         help="copies of the world model on Ray; 0 is one per GPU, or two without (default: 0)",
@@ -100,7 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--real-time-factor",
-        type=_real_time_factor,
+        type=real_number(0.1, 10.0),
         metavar="X",
         help="simulated seconds per second, 0.1 to 10 (default: none; each motion is carried out "
         "at once, in lockstep with the planner, which is quicker and the same from run to run)",
@@ -115,7 +118,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", type=Path, metavar="FILE", help="write the figures of the run there")
     add(
         "--domain-id",
-        type=_whole_number(0, 101),
+        type=whole_number(0, 101),
         metavar="D",
         help="ROS domain to use, 0 to 101 (default: one that nobody uses)",
     )
@@ -154,28 +157,10 @@ def run(args: argparse.Namespace) -> int:
     return 0 if reached_fraction(record) >= _ENOUGH else 1
 
 
-def _whole_number(low: int, high: float = math.inf) -> Callable[[str], int]:
-    """A converter for argparse that keeps to limits."""
-
-    def convert(text: str) -> int:
-        number = int(text)
-        _check(number, low, high)
-        return number
-
-    return convert
-
-
-def _real_time_factor(text: str) -> float:
-    factor = float(text)
-    _check(factor, 0.1, 10.0)
-    return factor
-
-
-def _check(number: float, low: float, high: float) -> None:
-    if number < low and high == math.inf:
-        raise argparse.ArgumentTypeError(f"{number} is less than {low}")
-    if not low <= number <= high:
-        raise argparse.ArgumentTypeError(f"{number} is not between {low} and {high}")
+def _planner(text: str) -> str:
+    if text in ("local_ray", "in_process") or text.startswith(("grpc://", "grpcs://")):
+        return text
+    raise argparse.ArgumentTypeError(f"{text!r} is not local_ray, in_process or grpc://HOST:PORT")
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

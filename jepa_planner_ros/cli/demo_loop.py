@@ -67,7 +67,8 @@ class DemoSettings:
     def planner_parameters(self) -> Mapping[str, object]:
         """Parameters of the planner node that differ from its configuration file."""
         return {
-            "planner": self.planner,
+            "planner": "remote" if self._planner_is_elsewhere else self.planner,
+            "planner_address": self.planner if self._planner_is_elsewhere else "",
             "serving.replicas": self.replicas,
             "serving.start_timeout": PATIENCE_AT_START,
             "serving.plan_timeout": _PLAN_TIMEOUT,
@@ -80,6 +81,10 @@ class DemoSettings:
             **{f"limits.{name}": limit for name, limit in _CONTROLLER_LIMITS.items()},
             **self._motion,
         }
+
+    @property
+    def _planner_is_elsewhere(self) -> bool:
+        return "://" in self.planner
 
     @property
     def _motion(self) -> Mapping[str, object]:
@@ -192,6 +197,8 @@ def _camera(info: CameraInfo) -> Camera:
 def _planner_in_words(settings: DemoSettings) -> str:
     if settings.planner == "in_process":
         return "planned in the node's own process"
+    if settings.planner != "local_ray":
+        return f"planned by {settings.planner}"
     copies = {0: "", 1: ", 1 replica"}.get(settings.replicas, f", {settings.replicas} replicas")
     return f"planned on a local Ray cluster{copies}"
 

@@ -20,6 +20,9 @@ COMMANDS = (
     Command(
         "demo", "watch a simulated Franka reach a photographed goal", "jepa_planner_ros.cli.demo"
     ),
+    Command(
+        "serve", "plan for robots on the network, or on this computer", "jepa_planner_ros.cli.serve"
+    ),
     Command("train", "train the small shipped world model", "jepa_planner_ros.training.command"),
     Command("doctor", "tell what is missing, and how to mend it", "jepa_planner_ros.cli.doctor"),
     Command("convert", "make a safetensors file of Meta's", "jepa_planner_ros.cli.convert"),

@@ -33,7 +33,7 @@ from jepa_planner_ros.ros.reach_server import ReachServer
 from jepa_planner_ros.ros.reporting import Diagnostics, Reporter
 from jepa_planner_ros.ros.robot import RosRobot
 from jepa_planner_ros.search import REFERENCE_SEARCH
-from jepa_planner_ros.serving import LocalRayPlanner
+from jepa_planner_ros.serving import LocalRayPlanner, RemotePlanner
 from jepa_planner_ros.types import Planner, PlannerError
 from jepa_planner_ros.world_model import CheckpointError, WorldModel, load_world_model
 from jepa_planner_ros.world_model.precision import caution
@@ -130,6 +130,8 @@ def _make_planner(wiring: Wiring, world_model: WorldModel) -> Planner:
     if wiring.planner == "in_process":
         world_model.rehearse(REFERENCE_SEARCH.horizon)
         return InProcessPlanner(world_model)
+    if wiring.remote is not None:
+        return RemotePlanner(wiring.remote)
     return LocalRayPlanner(
         wiring.checkpoint,
         wiring.replicas or None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
 from rclpy.exceptions import InvalidParameterTypeException, InvalidParameterValueException
@@ -34,11 +34,12 @@ from jepa_planner_ros.search.profiles import (
     load_profile,
     profile_names,
 )
+from jepa_planner_ros.serving import LatentPrecision, RemoteSettings
 from jepa_planner_ros.types import SearchSettings
 from jepa_planner_ros.world_model import PRECISIONS
 from jepa_planner_ros.world_model.precision import AUTO
 
-PLANNERS = ("local_ray", "in_process")
+PLANNERS = ("local_ray", "in_process", "remote")
 SERVING_DEVICES = ("auto", "cpu", "cuda")
 POSE_SOURCES = ("joint_states", "current_pose")
 IMAGE_TRANSPORTS = ("raw", "compressed")
@@ -93,8 +94,38 @@ PARAMETERS = (
     _Declared(
         "planner",
         "local_ray",
-        "Where plans are made: on a Ray cluster of this computer, or in the node's own process.",
+        "Where plans are made: on a Ray cluster of this computer, in the node's own process, or by "
+        "a planner that 'jepa-planner serve' has started somewhere.",
         choices=PLANNERS,
+    ),
+    _Declared(
+        "planner_address",
+        "",
+        "Where planner remote is: grpc://HOST:PORT, or grpcs:// through a proxy with TLS.",
+    ),
+    _Declared(
+        "planner_token_file",
+        "",
+        "File with the token that planner remote asks for. Empty: none is sent.",
+    ),
+    _Declared(
+        "planner_ca_file",
+        "",
+        "Certificate (PEM) that vouches for planner remote's proxy. Empty: those that the system "
+        "trusts.",
+    ),
+    _Declared(
+        "planner_certificate_file",
+        "",
+        "The robot's own certificate (PEM), where planner remote's proxy asks for one.",
+    ),
+    _Declared("planner_key_file", "", "Private key (PEM) of planner_certificate_file."),
+    _Declared(
+        "planner_latents",
+        "float32",
+        "Number format of latents on their way to planner remote: exact, or float16 in half the "
+        "bytes.",
+        choices=get_args(LatentPrecision),
     ),
     _Declared(
         "serving.replicas",
@@ -112,13 +143,15 @@ PARAMETERS = (
     _Declared(
         "serving.start_timeout",
         120.0,
-        "Most time for planner local_ray to start, s; a large model takes long to load.",
+        "Most time for planner local_ray to start, or for planner remote to answer at first, s; a "
+        "large model takes long to load.",
         bounds=(1.0, 3600.0),
     ),
     _Declared(
         "serving.plan_timeout",
         60.0,
-        "Most time for one plan of planner local_ray, s; an episode is aborted beyond it.",
+        "Most time for one plan of planner local_ray or remote, s; beyond it the arm looks again "
+        "and asks anew, within the goal's time limit.",
         bounds=(0.1, 3600.0),
     ),
     _Declared(
@@ -457,6 +490,8 @@ class Wiring:
     """What the node is connected to; fixed while it runs."""
 
     planner: str
+    remote: RemoteSettings | None
+    """Set for planner remote."""
     replicas: int
     serving_device: str
     start_timeout: float
@@ -538,6 +573,7 @@ def read_wiring(values: Mapping[str, Any]) -> Wiring:
         )
     return Wiring(
         planner=values["planner"],
+        remote=_read_remote(values) if values["planner"] == "remote" else None,
         replicas=values["serving.replicas"],
         serving_device=values["serving.device"],
         start_timeout=values["serving.start_timeout"],
@@ -557,6 +593,25 @@ def read_wiring(values: Mapping[str, Any]) -> Wiring:
         capture_directory=Path(values["capture.directory"]).expanduser(),
         freshness=FreshnessLimits(values["max_age.camera"], values["max_age.joints"]),
     )
+
+
+def _read_remote(values: Mapping[str, Any]) -> RemoteSettings:
+    def file(name: str) -> Path | None:
+        return Path(values[name]).expanduser() if values[name] else None
+
+    try:
+        return RemoteSettings(
+            values["planner_address"],
+            token_file=file("planner_token_file"),
+            ca_file=file("planner_ca_file"),
+            certificate_file=file("planner_certificate_file"),
+            key_file=file("planner_key_file"),
+            plan_timeout_s=values["serving.plan_timeout"],
+            start_timeout_s=values["serving.start_timeout"],
+            latents=values["planner_latents"],
+        )
+    except ValueError as error:
+        raise ParameterError(f"Parameters of planner remote: {error}") from error
 
 
 def read_episode_defaults(values: Mapping[str, Any]) -> EpisodeDefaults:
