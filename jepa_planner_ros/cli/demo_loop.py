@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Mapping
@@ -159,13 +160,9 @@ def _start_node(
     command = [sys.executable, "-m", module, "--ros-args", "-r", f"__node:={node}"]
     command += ["--params-file", str(share_directory() / "config" / configuration)]
     for parameter, value in parameters.items():
-        command += ["-p", f"{parameter}:={_yaml(value)}"]
+        # JSON is YAML, which nodes read; and an empty text stays one.
+        command += ["-p", f"{parameter}:={json.dumps(value)}"]
     return family.start(name, command, logs / f"{name}.log")
-
-
-def _yaml(value: object) -> str:
-    """A parameter's value as the command line of a node takes it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _run_episode(
