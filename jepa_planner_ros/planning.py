@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Generator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
 
 from jepa_planner_ros.geometry import integrate_sequence
-from jepa_planner_ros.search import CrossEntropyMethod, seeded_noise
+from jepa_planner_ros.search import search_for, sequence_energy
+from jepa_planner_ros.search.energy import latent_distance
 from jepa_planner_ros.types import (
     ModelDescription,
     Plan,
@@ -30,8 +33,8 @@ def planning(request: PlanRequest, model: ModelDescription) -> Planning:
     """The course of one plan, free of any input and output.
 
     Whoever drives it has the world model answer what it yields: by a call in this process, or by
-    awaiting the replicas of a cluster. The chosen sequence is itself rolled out at the end, so that
-    the energies and the latent in the plan are exact.
+    awaiting the replicas of a cluster. What the search has come to is itself rolled out at the end,
+    so that the energies and the latent in the plan are exact. A deadline ends the search early.
 
     Args:
         request: what to plan.
@@ -41,44 +44,75 @@ def planning(request: PlanRequest, model: ModelDescription) -> Planning:
         PlannerError: the scene was encoded by another model, or an answer is not finite or not
             what was asked for.
     """
-    settings, scene = request.search, request.scene
+    scene = request.scene
     _require_latents_of(model, scene)
-    search = CrossEntropyMethod(
-        settings,
-        seeded_noise(request.seed, request.step, settings.horizon, settings.samples),
-        request.previous,
-        request.close_gripper_from,
-    )
-    started = time.perf_counter()
-    rollouts, waited = 0, 0.0
+    search = search_for(request)
+    clock = _Clock(request.deadline)
+    rollouts = 0
 
     def ask(question: RolloutRequest) -> Generator[RolloutRequest, RolloutReply, RolloutReply]:
-        nonlocal rollouts, waited
-        asked = time.perf_counter()
-        reply = yield question
-        waited += time.perf_counter() - asked
+        nonlocal rollouts
+        with clock.waiting():
+            reply = yield question
         rollouts += len(question.candidates)
         _require_answer(question, reply, model)
         return reply
 
-    while not search.finished:
-        reply = yield from ask(RolloutRequest(search.propose()))
-        search.tell(reply.energies)
-    actions = search.best
-    exact = yield from ask(RolloutRequest(actions[None], first_latent=True))
+    while not search.finished and clock.allows_another_round():
+        search.tell((yield from ask(search.propose())))
+    finalists = search.finalists
+    exact = yield from ask(
+        RolloutRequest(finalists, request.search.energy.distance, first_latent=True)
+    )
     assert exact.first_latents is not None
-    states = integrate_sequence(torch.from_numpy(scene.state), torch.from_numpy(actions))
+    chosen = int(sequence_energy(exact.energies, request.search.energy).argmin())
+    states = integrate_sequence(torch.from_numpy(scene.state), torch.from_numpy(finalists[chosen]))
     return Plan(
-        actions=actions,
+        actions=finalists[chosen],
         states=states.numpy(),
-        energies=exact.energies[0],
-        predicted_latent=exact.first_latents[0],
-        start_energy=float(np.abs(scene.latent - scene.goal_latent).mean()),
+        energies=exact.energies[chosen],
+        predicted_latent=exact.first_latents[chosen],
+        start_energy=float(
+            latent_distance(
+                scene.latent.ravel(), scene.goal_latent.ravel(), request.search.energy.distance
+            )
+        ),
         rollouts=rollouts,
         rounds=search.rounds,
-        timing=PlanTiming(total=time.perf_counter() - started, rollouts=waited),
+        timing=PlanTiming(total=clock.elapsed(), rollouts=clock.waited),
         model_fingerprint=model.fingerprint,
+        fallback=search.fallback,
     )
+
+
+class _Clock:
+    """Where the time of a plan goes, and whether there is time for another round."""
+
+    def __init__(self, deadline: float | None) -> None:
+        self._deadline = math.inf if deadline is None else deadline
+        self._started = time.perf_counter()
+        self._longest = 0.0
+        self.waited = 0.0
+
+    def elapsed(self) -> float:
+        """Since the plan was begun, s."""
+        return time.perf_counter() - self._started
+
+    @contextmanager
+    def waiting(self) -> Generator[None, None, None]:
+        """While the world model answers."""
+        asked = time.perf_counter()
+        yield
+        waited = time.perf_counter() - asked
+        self._longest = max(self._longest, waited)
+        self.waited += waited
+
+    def allows_another_round(self) -> bool:
+        """Whether a round like the longest so far, and the last rollout, fit before the deadline.
+
+        The first round is always allowed: without it there is nothing to return.
+        """
+        return self.elapsed() + 2.0 * self._longest <= self._deadline or self._longest == 0.0
 
 
 def _require_latents_of(model: ModelDescription, scene: Scene) -> None:

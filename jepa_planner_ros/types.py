@@ -6,7 +6,7 @@ Ray cluster and across a network. Arrays are NumPy's: they travel anywhere and b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
@@ -17,91 +17,100 @@ Float32Array = NDArray[np.float32]
 Float64Array = NDArray[np.float64]
 Int64Array = NDArray[np.int64]
 
-EnergyName = Literal["last_step", "mean_over_steps"]
 DistanceName = Literal["l1", "l2"]
 """Between latents: mean absolute difference, or root mean square difference."""
 
 
 @dataclass(frozen=True)
-class SearchSettings:
-    """How candidate action sequences are sampled, judged and refined.
+class Energy:
+    """What a search minimises: a distance between latents, summed up over the steps of a sequence.
 
-    The defaults are the reference setting: 800 candidates, 80 elites, 10 rounds, horizon 2 and the
-    energy of the last step (V-JEPA 2, Sec. 3.2 and 4.2; momenta from upstream
-    ``notebooks/utils/world_model_wrapper.py``).
+    Attributes:
+        distance: of the latents predicted after an action to the goal's.
+        steps: which distances count: ``last``, the reference (V-JEPA 2, Eq. 5); ``mean``; or
+            weights of the steps, one each.
     """
 
-    samples: int = 800
-    """Candidate sequences per round."""
-    elites: int = 80
-    """Candidates of lowest energy that the next round is fitted to."""
-    rounds: int = 10
-    horizon: int = 2
-    """Actions per candidate sequence."""
-    energy: EnergyName = "last_step"
-    """Distance to the goal after the last action, or its mean over the steps."""
-    max_translation: float = 0.05
-    """Largest translation of one action along each axis, metres; also the initial deviation."""
-    gripper_deviation: float = 1.0
-    """Initial deviation of the gripper action; 0 leaves the gripper as it is."""
-    momentum_mean: float = 0.15
-    """Weight of the old mean when refitting translations."""
-    momentum_std: float = 0.15
-    """Weight of the old deviation when refitting translations."""
-    momentum_mean_gripper: float = 0.15
-    momentum_std_gripper: float = 0.15
-    warm_start_deviation: float = 1.0
-    """Factor on the initial deviation when the search starts from the previous plan."""
+    distance: DistanceName = "l1"
+    steps: Literal["last", "mean"] | tuple[float, ...] = "mean"
 
     def __post_init__(self) -> None:
-        checks = {
-            "samples": self.samples >= 2,
-            "elites": 2 <= self.elites <= self.samples,
-            "rounds": self.rounds >= 1,
-            "horizon": self.horizon >= 1,
-            "energy": self.energy in ("last_step", "mean_over_steps"),
-            "max_translation": 0.0 < self.max_translation < 1.0,
-            "gripper_deviation": self.gripper_deviation >= 0.0,
-            "warm_start_deviation": 0.0 < self.warm_start_deviation <= 1.0,
-            **{
-                name: 0.0 <= getattr(self, name) < 1.0
-                for name in (
-                    "momentum_mean",
-                    "momentum_std",
-                    "momentum_mean_gripper",
-                    "momentum_std_gripper",
-                )
-            },
-        }
+        if self.distance not in ("l1", "l2"):
+            raise ValueError(f"energy.distance {self.distance!r} is unknown: 'l1' or 'l2'.")
+        if isinstance(self.steps, str):
+            usable = self.steps in ("last", "mean")
+        else:
+            usable = min(self.steps, default=-1.0) >= 0.0 and sum(self.steps) > 0.0
+        if not usable:
+            raise ValueError(
+                f"energy.steps {self.steps!r} cannot be used: 'last', 'mean', or a weight of at "
+                "least 0 for each step, not all 0."
+            )
+
+
+MEAN_ENERGY = Energy()
+"""The mean over the steps, which determines the first action."""
+LAST_STEP_ENERGY = Energy(steps="last")
+"""The reference's."""
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What keeps a search from returning a sequence that is worse than an obvious one.
+
+    A guarded search also rolls out the sequence it starts from and standing still, and returns the
+    best of all that it has seen. Where predictions of the energy are off, cross-entropy rounds
+    around the best sequence so far take over.
+    """
+
+    disagreement: float = 0.5
+    """Largest mean error of predicted energies, as a fraction of the spread (standard deviation) of
+    the exact ones that the predictions come from."""
+    samples: int = 32
+    """Candidates of a cross-entropy round."""
+    elites: int = 6
+    rounds: int = 6
+
+    def __post_init__(self) -> None:
+        if not (self.disagreement > 0.0 and 2 <= self.elites <= self.samples and self.rounds >= 1):
+            raise ValueError(
+                f"guard {self} cannot be used. Expected disagreement > 0, samples >= elites >= 2 "
+                "and rounds >= 1."
+            )
+
+
+DEFAULT_GUARD = Guard()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSettings:
+    """What all searches have in common; each search adds its own, beside its code."""
+
+    horizon: int = 1
+    """Actions per candidate sequence."""
+    energy: Energy = MEAN_ENERGY
+    max_translation: float = 0.075
+    """Largest translation of one action along each axis, metres."""
+    guard: Guard | None = DEFAULT_GUARD
+    """None leaves the search to itself."""
+
+    def __post_init__(self) -> None:
+        self.require(horizon=self.horizon >= 1, max_translation=0.0 < self.max_translation < 1.0)
+        steps = self.energy.steps
+        if not isinstance(steps, str) and len(steps) != self.horizon:
+            raise ValueError(
+                f"energy.steps {steps} must have a weight for each of the search.horizon = "
+                f"{self.horizon} steps."
+            )
+
+    def require(self, **checks: bool) -> None:
+        """Raise a `ValueError` that names every setting whose check fails."""
         wrong = [name for name, holds in checks.items() if not holds]
         if wrong:
             given = ", ".join(f"search.{name} = {getattr(self, name)!r}" for name in wrong)
             raise ValueError(
-                f"{given} cannot be used. Expected samples >= elites >= 2, rounds and horizon >= "
-                "1, energy 'last_step' or 'mean_over_steps', max_translation in (0, 1) metres, "
-                "gripper_deviation >= 0, warm_start_deviation in (0, 1], momenta in [0, 1)."
+                f"{given} cannot be used; {type(self).__name__} tells what each setting means."
             )
-
-
-REFERENCE_SEARCH = SearchSettings()
-"""The released planner's search at the size the paper reports."""
-
-FAST_SEARCH = SearchSettings(
-    samples=64,
-    elites=10,
-    rounds=3,
-    horizon=1,
-    energy="mean_over_steps",
-    max_translation=0.075,
-    gripper_deviation=0.0,
-    warm_start_deviation=0.5,
-)
-"""The default: with an energy that determines the first action, few candidates are enough.
-
-In closed loop one action ahead ends nearest to the photograph; for more, set `horizon`.
-"""
-
-SEARCHES: Mapping[str, SearchSettings] = {"reference": REFERENCE_SEARCH, "fast": FAST_SEARCH}
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,23 +146,29 @@ class PlanRequest:
 
     Attributes:
         scene: where the arm is and where it should be.
-        search: how to look for the action sequence.
+        search: how to look for the action sequence; its type names the search.
         seed: seed of the episode.
         step: index of this plan in the episode; with `seed` it fixes the noise of the search.
         previous: the sequence (horizon, 7) chosen one step ago, to start from; None starts cold.
         close_gripper_from: step of the sequence from which the gripper closes; None leaves it free.
+        deadline: time for the plan, s. No round is begun that would end later; what has been found
+            by then is returned. Where it cuts a search short, the plan depends on the machine's
+            speed. None lets every search finish.
     """
 
     scene: Scene
-    search: SearchSettings = FAST_SEARCH
+    search: SearchSettings
     seed: int = 0
     step: int = 0
     previous: Float64Array | None = None
     close_gripper_from: int | None = None
+    deadline: float | None = None
 
     def __post_init__(self) -> None:
         if self.seed < 0 or self.step < 0:
             raise ValueError(f"seed {self.seed} and step {self.step} must not be negative.")
+        if self.deadline is not None and not self.deadline > 0.0:
+            raise ValueError(f"deadline {self.deadline} must be greater than 0 s.")
         if self.previous is not None:
             expected = (self.search.horizon, 7)
             if self.previous.shape != expected:
@@ -188,6 +203,10 @@ class RolloutRequest:
         """The same question about some of the candidates."""
         return replace(self, candidates=self.candidates[share])
 
+    def preceded_by(self, candidates: Float64Array) -> RolloutRequest:
+        """The same question about more candidates (more, horizon, 7), which come first."""
+        return replace(self, candidates=np.concatenate((candidates, self.candidates)))
+
 
 @dataclass(frozen=True, eq=False)
 class RolloutReply:
@@ -204,6 +223,19 @@ class RolloutReply:
     components: Float32Array | None = None
     gradients: Float64Array | None = None
     first_latents: Float32Array | None = None
+
+    def part(self, share: slice) -> RolloutReply:
+        """The answer as regards some of the candidates."""
+
+        def cut(array: NDArray[Any] | None) -> NDArray[Any] | None:
+            return None if array is None else array[share]
+
+        return RolloutReply(
+            self.energies[share],
+            cut(self.components),
+            cut(self.gradients),
+            cut(self.first_latents),
+        )
 
     @staticmethod
     def joined(parts: Sequence[RolloutReply]) -> RolloutReply:
@@ -223,10 +255,12 @@ class RolloutReply:
 
 @dataclass(frozen=True)
 class SearchRound:
-    """What one round of a search saw: energies of its best candidate and of its elites' mean."""
+    """What one round of a search saw."""
 
     best_energy: float
+    """Of the round's best candidate."""
     elite_energy: float
+    """Mean of the candidates that the next round builds on."""
 
 
 @dataclass(frozen=True)
@@ -245,12 +279,14 @@ class Plan:
     Attributes:
         actions: (horizon, 7).
         states: the predicted states (horizon + 1, 7), the first being the scene's.
-        energies: the predicted energy after each action (horizon,), by an exact rollout.
+        energies: the predicted energy after each action (horizon,), by an exact rollout, in the
+            distance that the search minimises.
         predicted_latent: the latent (tokens, dim) that the same rollout predicts after the first
             action: what the next plan may start from while that action is under way.
-        start_energy: the energy of the scene itself.
+        start_energy: the energy of the scene itself, in the same distance.
         rollouts: how many candidate sequences the world model rolled out.
         rounds: the course of the search.
+        fallback: why cross-entropy rounds took over from the search; None if they did not.
         timing: where the time went.
         model_fingerprint: the weights that planned.
     """
@@ -264,6 +300,7 @@ class Plan:
     rounds: tuple[SearchRound, ...]
     timing: PlanTiming
     model_fingerprint: str
+    fallback: str | None = None
 
 
 @dataclass(frozen=True)
@@ -299,6 +336,14 @@ class PlannerError(RuntimeError):
     """A plan could not be made; the message says why, for the operator of the robot."""
 
 
+class PlannerUnavailableError(PlannerError):
+    """No plan can be made for now; the same request may succeed `retry_after` seconds later."""
+
+    def __init__(self, reason: str, retry_after: float = 1.0) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after
+
+
 class Planner(Protocol):
     """Anything that plans: in this process, on a Ray cluster, across a network."""
 
@@ -306,7 +351,12 @@ class Planner(Protocol):
         """The model that plans. Raises `PlannerError` when the planner cannot be reached."""
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Search for the action sequence. Raises `PlannerError` when no plan can be made."""
+        """Search for the action sequence.
+
+        Raises:
+            PlannerUnavailableError: no plan can be made just now, but perhaps later.
+            PlannerError: no plan can be made.
+        """
 
     def close(self) -> None:
         """Release what the planner holds. It cannot plan afterwards."""

@@ -42,6 +42,18 @@ from jepa_planner_ros.world_model import (
 
 HOME = end_effector_state(HOME_JOINTS)
 PATIENCE = 60.0
+FAST = tuple(
+    f"limits.{name}:={value}"
+    for name, value in {
+        "translation_speed": 1.7,
+        "translation_acceleration": 13.0,
+        "translation_jerk": 6500.0,
+        "rotation_speed": 2.5,
+        "rotation_acceleration": 25.0,
+        "rotation_jerk": 12500.0,
+    }.items()
+)
+"""As fast as the arm itself can."""
 
 # Node, robot and client share one interpreter here; torch waits for it at every operation.
 sys.setswitchinterval(0.0005)
@@ -136,8 +148,11 @@ class ScriptedRobot(Node):
 
     def _obey(self, message: PoseStamped) -> None:
         target = read_pose(message, ControllerFrame.FINGERTIPS)
-        self._from, self._to, self._commanded = self.state, target, time.monotonic()
+        self.go_to(target)
         self.targets.append(target)
+
+    def go_to(self, target: np.ndarray) -> None:
+        self._from, self._to, self._commanded = self.state, target, time.monotonic()
 
     def _stamp(self) -> Time:
         return self.get_clock().now().to_msg() if self.stamped else Time()
@@ -243,7 +258,14 @@ class Neighbourhood:
 
 def options(model: Path, *parameters: str) -> list[str]:
     """Command line of a planner node with the given parameters (``name:=value``)."""
-    given = (f"world_model.checkpoint:={model}", "planner:=in_process", "motion.duration:=0.15")
+    given = (
+        f"world_model.checkpoint:={model}",
+        "planner:=in_process",
+        "motion.duration:=0.15",
+        # Each target at once, so that a test sees the targets themselves; and no waiting.
+        "setpoint_rate:=0.0",
+        *FAST,
+    )
     return ["--ros-args", *(part for one in (*given, *parameters) for part in ("-p", one))]
 
 

@@ -18,14 +18,16 @@ from jepa_planner_ros.control import (
     Outcome,
     Report,
     SubGoal,
+    begin,
 )
-from jepa_planner_ros.control.blocking import begin, transition
+from jepa_planner_ros.control.blocking import transition
 from jepa_planner_ros.control.episode import (
     CancelRequested,
     Command,
     Effect,
     Event,
     Failed,
+    Hold,
     Measurement,
     Observation,
     Observe,
@@ -38,7 +40,8 @@ from jepa_planner_ros.control.episode import (
     Warn,
 )
 from jepa_planner_ros.control.safety import Stream
-from jepa_planner_ros.types import FAST_SEARCH, Plan, PlanRequest, PlanTiming, SearchRound
+from jepa_planner_ros.search import FAST_SEARCH
+from jepa_planner_ros.types import Plan, PlanRequest, PlanTiming, SearchRound
 
 TICK = 0.02
 MODEL = "0123456789abcdef"
@@ -127,7 +130,7 @@ class World:
             self.requests.append(effect.request)
             self.time += 0.4
             yield Planned(self.time, self.planner(effect.request), 0.4, effect.request)
-        elif isinstance(effect, Command) and self.follows:
+        elif isinstance(effect, Command | Hold) and self.follows:
             self.origin, self.target = self.state, effect.target
             self.commanded_at = self.time
 
@@ -142,8 +145,8 @@ class World:
                 self.pending.extend(self.answer(effect))
         raise AssertionError("the episode does not end")
 
-    def commands(self) -> list[Command]:
-        return [effect for effect in self.effects if isinstance(effect, Command)]
+    def commands(self) -> list[Command | Hold]:
+        return [effect for effect in self.effects if isinstance(effect, Command | Hold)]
 
     def warnings(self) -> str:
         return " ".join(effect.text for effect in self.effects if isinstance(effect, Warn))
@@ -232,7 +235,8 @@ def test_the_gripper_closes_from_its_step_on_and_once() -> None:
     result = ended(world.run(episode_for(world, goal)))
     assert result.outcome is Outcome.REACHED
     assert [one.close_gripper_from for one in world.requests] == [2, 1, 0]
-    assert [one.gripper for one in world.commands()] == [None, None, GripperMotion.CLOSE]
+    steps = [one for one in world.commands() if isinstance(one, Command)]
+    assert [one.gripper for one in steps] == [None, None, GripperMotion.CLOSE]
     assert world.commands()[-1].target[6] == 1.0
 
 
@@ -261,7 +265,7 @@ def test_cancel_in_motion_holds_the_arm_where_it_is() -> None:
     episode, effects = transition(episode, CancelRequested(world.time, "Enough."))
     assert (ended(episode).outcome, ended(episode).reason) == (Outcome.CANCELLED, "Enough.")
     (hold,) = effects
-    assert isinstance(hold, Command)
+    assert isinstance(hold, Hold)
     np.testing.assert_allclose(hold.target[:3], world.state[:3])
     assert START[0] < hold.target[0] < START[0] + 0.05
 

@@ -10,13 +10,13 @@ import pytest
 
 from jepa_planner_ros.control import ControlSettings, Goal, Outcome, SubGoal, Worker
 from jepa_planner_ros.control.episode import (
-    Command,
     Effect,
     Ended,
     Episode,
     Event,
     Failed,
     GripperMotion,
+    Hold,
     Looking,
     Report,
     Tick,
@@ -31,6 +31,9 @@ GOAL = Goal((SubGoal(LATENT, 0.1, 1),), 10.0, "model")
 class BrokenRobot:
     """Senses nothing, and cannot be commanded."""
 
+    def begin(self, settings: ControlSettings) -> None:
+        pass
+
     def sense(self, time: float) -> Tick:
         return Tick(time, None, None)
 
@@ -38,6 +41,9 @@ class BrokenRobot:
         raise RobotError("The camera is gone.")
 
     def command(self, target: np.ndarray, gripper: GripperMotion | None) -> None:
+        raise RobotError("Nobody listens on /target_pose.")
+
+    def hold(self, target: np.ndarray) -> None:
         raise RobotError("Nobody listens on /target_pose.")
 
 
@@ -61,13 +67,14 @@ class Listener:
 
 
 def run(transition: Callable[[Episode, Event], tuple[Episode, tuple[Effect, ...]]]) -> Ended:
-    worker = Worker("test")
-    runner = EpisodeRunner(BrokenRobot(), lambda image: LATENT, NoPlanner(), worker)
+    planning, seeing = Worker("planning"), Worker("seeing")
+    runner = EpisodeRunner(BrokenRobot(), lambda image: LATENT, NoPlanner(), planning, seeing)
     episode = Episode(GOAL, ControlSettings(), started=0.0, phase=Looking(0, 10.0))
     try:
         return runner.run(episode, transition, Listener(), lambda: None)
     finally:
-        assert worker.stop(5.0)
+        assert planning.stop(5.0)
+        assert seeing.stop(5.0)
 
 
 def finish(episode: Episode, reason: str) -> Episode:
@@ -92,7 +99,7 @@ def test_an_error_in_the_loop_becomes_an_event(error: Exception, reason: str) ->
 
 def test_a_hold_that_cannot_be_sent_is_told() -> None:
     def transition(episode: Episode, event: Event) -> tuple[Episode, tuple[Effect, ...]]:
-        return finish(episode, "Cancelled."), (Command(np.zeros(7)),)
+        return finish(episode, "Cancelled."), (Hold(np.zeros(7)),)
 
     assert run(transition).reason == (
         "Cancelled. The arm could not be told to hold: Nobody listens on /target_pose."

@@ -19,10 +19,14 @@ from jepa_planner_ros.control.safety import (
     distance,
     drift,
     inside_workspace,
+    motion_time,
     next_target,
+    outside_boxes,
     require_model,
     staleness,
+    within_reach,
 )
+from jepa_planner_ros.robot.limits import FR3
 
 LIMITS = SafetyLimits()
 MIDDLE = np.array([0.5, 0.0, 0.3, 0.0, 0.0, 0.0, 0.0])
@@ -136,3 +140,59 @@ def test_limits_that_contradict_each_other_are_refused() -> None:
         MotionSettings(duration=5.0, time_limit=5.0)
     with pytest.raises(ValueError, match=r"motion\.still_time"):
         MotionSettings(still_time=math.nan)
+
+
+BOX = ((0.55, -0.1, 0.0), (0.7, 0.1, 0.5))
+
+
+def test_a_way_into_a_forbidden_box_ends_before_it() -> None:
+    limits = SafetyLimits(forbidden_boxes=(BOX,))
+    target, note = outside_boxes(MIDDLE, MIDDLE + action(x=0.075), limits)
+    np.testing.assert_allclose(target[:3], [0.54, 0.0, 0.3])
+    assert note is not None
+    assert "box 1 of limits.forbidden_boxes" in note
+
+
+def test_a_way_through_a_thin_box_ends_before_it_though_its_end_is_outside() -> None:
+    wall = ((0.52, -1.0, 0.0), (0.53, 1.0, 1.0))
+    target, _ = next_target(MIDDLE, action(x=0.07), SafetyLimits(forbidden_boxes=(wall,)))
+    assert target[0] == pytest.approx(0.51)
+
+
+def test_a_way_past_a_box_is_left_alone_and_one_inside_is_refused() -> None:
+    limits = SafetyLimits(forbidden_boxes=(BOX,))
+    aside = MIDDLE + action(y=0.075, z=0.05)
+    assert outside_boxes(MIDDLE, aside, limits) == (aside, None)
+    with pytest.raises(UnsafeCommandError, match="inside box 1"):
+        next_target(MIDDLE + action(x=0.1), action(x=0.01), limits)
+
+
+def test_a_target_beyond_the_joints_is_drawn_back_on_the_straight_way() -> None:
+    stretched = MIDDLE + action(x=0.15)
+    target, note = within_reach(stretched, stretched + action(x=0.2), LIMITS)
+    assert stretched[0] <= target[0] < stretched[0] + 0.15
+    np.testing.assert_allclose(target[1:6], stretched[1:6], atol=1e-9)
+    assert note is not None
+    assert "as far as the joints of robot = panda reach" in note
+    near, none = within_reach(MIDDLE, MIDDLE + action(y=0.05), LIMITS)
+    np.testing.assert_array_equal(near, MIDDLE + action(y=0.05))
+    assert none is None
+
+
+def test_a_start_that_no_joints_reach_is_refused() -> None:
+    with pytest.raises(UnsafeCommandError, match=r"limits\.joint_margin"):
+        within_reach(MIDDLE + action(x=0.6), MIDDLE + action(x=0.61), LIMITS)
+
+
+def test_limits_beyond_the_arms_own_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"limits\.translation_speed = 2.0 exceeds .* panda"):
+        SafetyLimits(translation_speed=2.0)
+    SafetyLimits(translation_speed=2.0, robot=FR3)
+    with pytest.raises(ValueError, match=r"limits\.forbidden_boxes"):
+        SafetyLimits(forbidden_boxes=((BOX[1], BOX[0]),))
+
+
+def test_a_longer_way_takes_more_time_than_asked_for_where_the_limits_say_so() -> None:
+    assert motion_time(MIDDLE, MIDDLE + action(x=0.05), 1.0, LIMITS) == 1.0
+    long = motion_time(MIDDLE, MIDDLE + action(x=0.4), 1.0, LIMITS)
+    assert long == pytest.approx(15 / 8 * 0.4 / LIMITS.translation_speed)

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import torch
 
-from jepa_planner_ros.search import CrossEntropyMethod
-from jepa_planner_ros.types import Scene, SearchSettings
+from jepa_planner_ros.search import CrossEntropyMethod, CrossEntropySettings
+from jepa_planner_ros.types import PlanRequest, Scene
 from jepa_planner_ros.world_model import (
     Context,
     WorldModel,
@@ -108,7 +108,7 @@ def test_reference_cem_action_sequence(model, scene, run):
     sizes = CONFIG["cem"]
     given = REFERENCE_DEFAULTS | sizes["runs"][run]
     close_from = given.pop("close_gripper", None)
-    settings = SearchSettings(
+    settings = CrossEntropySettings(
         samples=sizes["samples"],
         elites=sizes["topk"],
         rounds=sizes["rounds"],
@@ -117,10 +117,11 @@ def test_reference_cem_action_sequence(model, scene, run):
         **given,
     )
     noise = VALUES["cem_noise"].astype(np.float64)
-    search = CrossEntropyMethod(settings, noise.__getitem__, close_gripper_from=close_from)
+    request = PlanRequest(scene, settings, close_gripper_from=close_from)
+    search = CrossEntropyMethod(settings, request, np.zeros((2, 7)), lambda index, _: noise[index])
     while not search.finished:
-        search.tell(model.energies(scene, search.propose()))
-    assert_close(search.best, VALUES[f"cem_action_{run}"])
+        search.tell(model.evaluate(scene, search.propose()))
+    assert_close(search.finalists[0], VALUES[f"cem_action_{run}"])
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 3])

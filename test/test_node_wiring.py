@@ -31,6 +31,7 @@ from node_under_test import (
     wait_until,
     write_tiny_model,
 )
+from planner_service import InProcessService, serving
 from safetensors.torch import save_file
 
 from jepa_planner_ros.control import ControlSettings
@@ -42,8 +43,10 @@ from jepa_planner_ros.ros.parameters import (
     read_episode_defaults,
     read_wiring,
 )
+from jepa_planner_ros.serving.endpoint import PlannerEndpoint
 from jepa_planner_ros.share import share_directory
-from jepa_planner_ros.world_model import CheckpointError, read_checkpoint
+from jepa_planner_ros.types import PlannerError
+from jepa_planner_ros.world_model import CheckpointError, load_world_model, read_checkpoint
 
 ELSEWHERE = SubGoal(
     image=image_message(picture(HOME + np.array([0.1, 0.2, -0.1, 0, 0, 0, 0]))),
@@ -80,7 +83,7 @@ def test_the_configuration_file_shows_the_defaults_of_all_parameters() -> None:
 def test_every_parameter_describes_itself(parameter: Any) -> None:
     descriptor = parameter.descriptor()
     assert descriptor.description.endswith(".")
-    is_number = isinstance(parameter.default, int | float)
+    is_number = isinstance(parameter.default, int | float) and parameter.default is not True
     ranges = [*descriptor.integer_range, *descriptor.floating_point_range]
     assert len(ranges) == is_number
 
@@ -88,6 +91,7 @@ def test_every_parameter_describes_itself(parameter: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "error", "sentence"),
     [
+        ("planner:=remote", ParameterError, "planner_address '' must be grpc://HOST:PORT"),
         ("planner:=wishful", ParameterError, "planner = 'wishful' is unknown; it must be one of"),
         ("time_limit:=long", ParameterError, "time_limit must be a number"),
         ("motion.duration:=1", ParameterError, "with a decimal point"),
@@ -110,6 +114,28 @@ def test_parameters_that_cannot_work_are_refused_at_the_start(
     finally:
         rclpy.shutdown()
     assert sentence in str(caught.value)
+
+
+def test_a_planner_elsewhere_plans_for_the_node(model: Path) -> None:
+    service = InProcessService(load_world_model(model))
+    with serving(PlannerEndpoint(service, token=None)) as port:
+        remote = ("planner:=remote", f"planner_address:=grpc://127.0.0.1:{port}")
+        with neighbourhood(model, *remote) as neighbours:
+            _, result = neighbours.client.send(ELSEWHERE).result()
+            assert result.outcome == ReachGoal.Result.BUDGET_SPENT, result.reason
+            assert len(neighbours.robot.targets) == len(service.requests) == 1
+
+
+def test_a_planner_elsewhere_with_another_model_is_refused(model: Path, tmp_path: Path) -> None:
+    other = InProcessService(load_world_model("shipped"))
+    with serving(PlannerEndpoint(other, token=None)) as port:
+        address = f"planner_address:=grpc://127.0.0.1:{port}"
+        rclpy.init(args=options(model, "planner:=remote", address))
+        try:
+            with pytest.raises(PlannerError, match="give both the same"):
+                PlannerNode()
+        finally:
+            rclpy.shutdown()
 
 
 def test_the_pose_and_the_compressed_camera_of_a_controller(model: Path) -> None:

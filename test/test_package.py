@@ -36,6 +36,8 @@ RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 
 # Where a library may be imported, as prefixes of module names.
 HOMES = {
+    "google": ("serving.wire.",),
+    "grpc": ("serving.",),
     "mujoco": ("sim.",),
     "ray": ("serving.",),
     "rclpy": (

@@ -41,8 +41,9 @@ from jepa_planner_ros.replay.pipeline import (
 from jepa_planner_ros.replay.recording import Recording, Topics, read_recording
 from jepa_planner_ros.replay.verdict import judge
 from jepa_planner_ros.ros.recorder import Recorder, Storage
+from jepa_planner_ros.search import FAST_SEARCH
 from jepa_planner_ros.serving import LocalRayPlanner
-from jepa_planner_ros.types import FAST_SEARCH, Planner
+from jepa_planner_ros.types import Planner
 from jepa_planner_ros.world_model import load_world_model
 
 STEPS = 3
@@ -159,7 +160,7 @@ def test_every_step_was_recorded_with_what_it_started_from(recorded: Recorded) -
     np.testing.assert_array_equal(second.previous, first.actions)
     assert third.previous is not None
     np.testing.assert_array_equal(third.previous, second.actions)
-    assert not any(plan.start_predicted for plan in recording.plans)
+    assert not any(plan.start_latents.size for plan in recording.plans)
     (goal,) = recording.goals.values()
     np.testing.assert_array_equal(
         goal.photographs[0], picture(HOME + np.array([0.1, 0.2, -0.1, 0, 0, 0, 0]))
@@ -171,7 +172,9 @@ def test_every_step_was_recorded_with_what_it_started_from(recorded: Recorded) -
 
 
 @pytest.mark.parametrize(
-    "override", [{"seed": 1}, {"search": replace(FAST_SEARCH, samples=32)}], ids=["seed", "search"]
+    "override",
+    [{"seed": 1}, {"search": replace(FAST_SEARCH, max_translation=0.05)}],
+    ids=["seed", "search"],
 )
 def test_another_seed_or_search_is_noticed(recorded: Recorded, override: dict[str, object]) -> None:
     recording = read_recording(recorded.mcap)
@@ -304,10 +307,10 @@ def test_frames_in_disorder_are_found_and_told_of(bag: Path, recorded: Recorded)
 
 
 def test_plans_of_a_version_that_told_less_are_not_guessed(bag: Path) -> None:
-    rewrite(bag, without_fields=("search_settings", "previous"))
+    rewrite(bag, without_fields=("search_settings", "start_latents"))
     recording = read_recording(bag)
     assert recording.plans == ()
-    assert "did not tell their search_settings, previous" in recording.problems[0]
+    assert "did not tell their search_settings, start_latents" in recording.problems[0]
 
 
 def test_a_type_that_nobody_knows_is_named(tmp_path: Path) -> None:

@@ -21,10 +21,18 @@ import torch
 from random_weights import random_checkpoint
 
 from jepa_planner_ros.planning import InProcessPlanner
+from jepa_planner_ros.search import (
+    FAST_SEARCH,
+    AssistedSettings,
+    CrossEntropySettings,
+    GaussNewtonSettings,
+    GradientSettings,
+    MppiSettings,
+    SurrogateSettings,
+)
 from jepa_planner_ros.serving import LocalRayPlanner
 from jepa_planner_ros.serving.shards import shards
 from jepa_planner_ros.types import (
-    FAST_SEARCH,
     Plan,
     Planner,
     PlannerError,
@@ -39,9 +47,17 @@ from jepa_planner_ros.world_model import (
 )
 
 # The reference's energy and gripper, with candidates that do not fill their last micro-batch.
-SEARCH = SearchSettings(samples=72, elites=8, rounds=3, horizon=2)
+SEARCH = CrossEntropySettings(samples=72, elites=8, rounds=3, horizon=2)
 # Long enough to be broken off, with two micro-batches a round for each of two replicas.
 LONG_SEARCH = replace(SEARCH, samples=128, rounds=6)
+# One of each, with rounds of more than one micro-batch.
+EVERY_SEARCH = (
+    AssistedSettings(samples=40, rounds=2),
+    SurrogateSettings(designs=(40, 33)),
+    GaussNewtonSettings(horizon=2),
+    GradientSettings(starts=33, rounds=2),
+    MppiSettings(samples=40, rounds=2),
+)
 # A terminal's Ctrl-C must leave nothing behind after this time.
 END_S = 5.0
 
@@ -100,7 +116,15 @@ def episode(planner: Planner, search: SearchSettings = SEARCH) -> list[Plan]:
 def numbers(plan: Plan) -> np.ndarray:
     """Everything in a plan but its timing."""
     rounds = [(entry.best_energy, entry.elite_energy) for entry in plan.rounds]
-    parts = (plan.actions, plan.states, plan.energies, plan.start_energy, plan.rollouts, rounds)
+    parts = (
+        plan.actions,
+        plan.states,
+        plan.energies,
+        plan.predicted_latent,
+        plan.start_energy,
+        plan.rollouts,
+        rounds,
+    )
     return np.concatenate([np.ravel(part) for part in parts])
 
 
@@ -179,6 +203,16 @@ def test_two_replicas_plan_what_this_process_plans(
     assert sum(report.shards.values()) == 7
     assert sorted(report.shards.values()) == [3, 4]
     assert report.collisions == report.retries == 0
+
+
+@pytest.mark.parametrize("settings", EVERY_SEARCH, ids=lambda settings: type(settings).__name__)
+def test_every_search_plans_the_same_on_two_replicas(
+    in_process: Planner, two_replicas: LocalRayPlanner, settings: SearchSettings
+) -> None:
+    for ours, theirs in zip(
+        episode(in_process, settings), episode(two_replicas, settings), strict=True
+    ):
+        np.testing.assert_array_equal(numbers(ours), numbers(theirs))
 
 
 def test_plans_of_several_threads_do_not_mix(

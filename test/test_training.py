@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from jepa_planner_ros.planning import InProcessPlanner
+from jepa_planner_ros.search import FAST_SEARCH
 from jepa_planner_ros.sim.closed_loop import reach
 from jepa_planner_ros.sim.franka import FrankaSim
 from jepa_planner_ros.training.dataset import WORLD, collect_episodes
@@ -13,7 +14,6 @@ from jepa_planner_ros.training.encoder import coarse_patches
 from jepa_planner_ros.training.optimise import optimise
 from jepa_planner_ros.training.predictor import rollout_loss
 from jepa_planner_ros.training.settings import TrainingSettings
-from jepa_planner_ros.types import FAST_SEARCH
 from jepa_planner_ros.world_model import (
     SMALL,
     EncoderConfig,

@@ -4,15 +4,16 @@ import torch
 from random_weights import random_checkpoint
 
 from jepa_planner_ros.planning import InProcessPlanner
+from jepa_planner_ros.search import CrossEntropySettings
 from jepa_planner_ros.types import (
     PlannerError,
     PlanRequest,
     RolloutReply,
     RolloutRequest,
     Scene,
-    SearchSettings,
 )
 from jepa_planner_ros.world_model import (
+    PRECISIONS,
     SMALL,
     VJEPA2_AC_VITG,
     Checkpoint,
@@ -65,8 +66,10 @@ def test_full_size_is_the_published_one():
     assert VJEPA2_AC_VITG.encoder.tokens == 256
 
 
-def test_energies_do_not_depend_on_how_candidates_are_split(model, scene):
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_energies_do_not_depend_on_how_candidates_are_split(checkpoint, scene, precision):
     """Whole micro-batches give the same bits wherever they are computed."""
+    model = WorldModel(checkpoint, precision=precision, micro_batch=8)
     everything = candidates(20)
     together = model.energies(scene, everything)
     apart = [model.energies(scene, part) for part in (everything[:8], everything[8:])]
@@ -130,7 +133,7 @@ def test_actions_change_the_prediction(model, scene):
 
 
 def test_the_same_request_gives_the_same_plan(model, scene):
-    settings = SearchSettings(samples=20, elites=4, rounds=3)
+    settings = CrossEntropySettings(samples=20, elites=4, rounds=3)
     planner = InProcessPlanner(model)
     first, again = (planner.plan(PlanRequest(scene, settings, seed=5, step=2)) for _ in range(2))
     np.testing.assert_array_equal(first.actions, again.actions)
@@ -197,10 +200,29 @@ def test_damaged_weights_do_not_make_a_plan(checkpoint, scene):
     damaged["proj.bias"][0] = torch.nan
     planner = InProcessPlanner(WorldModel(Checkpoint(TINY, checkpoint.encoder, damaged, {})))
     with pytest.raises(PlannerError, match="not finite"):
-        planner.plan(PlanRequest(scene, SearchSettings(samples=8, elites=2, rounds=1)))
+        planner.plan(PlanRequest(scene, CrossEntropySettings(samples=8, elites=2, rounds=1)))
 
 
 def test_a_scene_of_another_encoder_is_refused_by_every_planner(model):
     foreign = Scene(np.zeros((9, 48), np.float32), np.zeros(7), np.zeros((9, 48), np.float32))
     with pytest.raises(PlannerError, match=r"\(9, 48\).*\(8, 48\)"):
-        InProcessPlanner(model).plan(PlanRequest(foreign, SearchSettings()))
+        InProcessPlanner(model).plan(PlanRequest(foreign, CrossEntropySettings()))
+
+
+def test_a_model_tells_its_precision(checkpoint, model):
+    assert model.describe().precision == "fp32", "what auto is on a CPU"
+    described = WorldModel(checkpoint, precision="bf16").describe()
+    assert (described.precision, described.compiled) == ("bf16", False)
+    assert described.fingerprint == model.fingerprint, "the weights are the same"
+    with pytest.raises(ValueError, match=r"world_model\.precision 'fp8' is unknown.*auto, fp32"):
+        WorldModel(checkpoint, precision="fp8")
+
+
+@pytest.mark.parametrize(
+    ("precision", "tolerance"), [("fp16", 3e-3), ("bf16", 3e-2), ("int8", 6e-2)]
+)
+def test_frames_are_encoded_in_every_precision(checkpoint, model, precision, tolerance):
+    image = np.random.default_rng(0).integers(0, 256, size=(40, 90, 3), dtype=np.uint8)
+    rough = WorldModel(checkpoint, precision=precision).encode(image)
+    difference = np.abs(rough - model.encode(image)).mean()
+    assert 0.0 < difference < tolerance

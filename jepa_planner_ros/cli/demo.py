@@ -33,6 +33,7 @@ examples:
   jepa-planner demo --episodes 20 --json demo.json      twenty goals and their figures
   jepa-planner demo --search reference --steps 6        the search of the V-JEPA 2 paper: slow
   jepa-planner demo --planner in_process                without Ray; the result is the same
+  jepa-planner demo --planner grpc://127.0.0.1:9000     by 'jepa-planner serve', started before
   jepa-planner demo --real-time-factor 1                a robot that takes its time
 
 exit code: 0 when the goal was reached (of several goals: 95 percent), else 1; 130 after Ctrl-C
@@ -67,15 +68,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--search",
-        choices=("fast", "reference"),
         default="fast",
-        help="how to look for actions: fast, or as in the V-JEPA 2 paper (default: fast)",
+        metavar="PROFILE",
+        help="how to look for actions: fast, robust, reference (as in the V-JEPA 2 paper: slow), "
+        "another profile of config/search, or a .yaml file like those (default: fast)",
+    )
+    add(
+        "--control-mode",
+        choices=("blocking", "non_blocking", "queue"),
+        default="blocking",
+        help="how planning and motion share the time; all but blocking are at home in real time, "
+        "with --real-time-factor (default: blocking)",
     )
     add(
         "--planner",
-        choices=("local_ray", "in_process"),
+        type=_planner,
         default="local_ray",
-        help="plan on a Ray cluster of this computer, or in the node itself (default: local_ray)",
+        metavar="P",
+        help="plan on a Ray cluster of this computer (local_ray), in the node itself (in_process), "
+        "or by a started 'jepa-planner serve' (grpc://HOST:PORT) (default: local_ray)",
     )
     add(
         "--replicas",
@@ -128,6 +139,7 @@ def run(args: argparse.Namespace) -> int:
             seed=args.seed,
             steps=args.steps,
             search=args.search,
+            control_mode=args.control_mode,
             planner=args.planner,
             replicas=args.replicas,
             checkpoint=args.checkpoint,
@@ -145,6 +157,12 @@ def run(args: argparse.Namespace) -> int:
         args.json.write_text(json.dumps(summarise(record), indent=2) + "\n")
     print(f"\n{headline(record)}\nreport: {page.absolute().as_uri()}")
     return 0 if reached_fraction(record) >= _ENOUGH else 1
+
+
+def _planner(text: str) -> str:
+    if text in ("local_ray", "in_process") or text.startswith(("grpc://", "grpcs://")):
+        return text
+    raise argparse.ArgumentTypeError(f"{text!r} is not local_ray, in_process or grpc://HOST:PORT")
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

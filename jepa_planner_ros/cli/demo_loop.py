@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,14 +20,24 @@ from jepa_planner_ros.cli.episode_client import PLANNER, SIMULATION, EpisodeClie
 from jepa_planner_ros.cli.processes import ProcessFamily, Program
 from jepa_planner_ros.cli.record import RECORDING
 from jepa_planner_ros.report import Camera, EpisodeRecord, RunRecord
+from jepa_planner_ros.robot.limits import PANDA
+from jepa_planner_ros.search.profiles import ProfileError, in_words, load_profile
 from jepa_planner_ros.share import share_directory
 from jepa_planner_ros.sim import scene
-from jepa_planner_ros.types import SEARCHES
+from jepa_planner_ros.sim.franka import SimSettings
 from jepa_planner_ros.world_model import CheckpointError, read_checkpoint
 
 # Seconds allowed for a plan, many times what a CPU needs that does nothing else.
-_PLAN_TIMEOUT = {"fast": 60.0, "reference": 300.0}
+_PLAN_TIMEOUT = 300.0
 _MOTION_DURATION = 0.25  # s, simulated
+_SIMULATED = SimSettings()
+_CONTROLLER_LIMITS = {
+    **asdict(PANDA.motion),
+    "translation_speed": _SIMULATED.translation_speed,
+    "translation_acceleration": _SIMULATED.translation_acceleration,
+    "rotation_speed": _SIMULATED.rotation_speed,
+    "rotation_acceleration": _SIMULATED.rotation_acceleration,
+}
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,7 @@ class DemoSettings:
     seed: int
     steps: int
     search: str
+    control_mode: str
     planner: str
     replicas: int
     checkpoint: str
@@ -59,15 +71,24 @@ class DemoSettings:
     def planner_parameters(self) -> Mapping[str, object]:
         """Parameters of the planner node that differ from its configuration file."""
         return {
-            "planner": self.planner,
+            "planner": "remote" if self._planner_is_elsewhere else self.planner,
+            "planner_address": self.planner if self._planner_is_elsewhere else "",
             "serving.replicas": self.replicas,
             "serving.start_timeout": PATIENCE_AT_START,
-            "serving.plan_timeout": _PLAN_TIMEOUT[self.search],
+            "serving.plan_timeout": _PLAN_TIMEOUT,
             "search": self.search,
+            "control_mode": self.control_mode,
             "world_model.checkpoint": self.checkpoint,
             "controller_frame": "upright",
+            # The simulated controller draws its own path, within its own limits.
+            "setpoint_rate": 0.0,
+            **{f"limits.{name}": limit for name, limit in _CONTROLLER_LIMITS.items()},
             **self._motion,
         }
+
+    @property
+    def _planner_is_elsewhere(self) -> bool:
+        return "://" in self.planner
 
     @property
     def _motion(self) -> Mapping[str, object]:
@@ -86,7 +107,8 @@ def run_episodes(settings: DemoSettings) -> RunRecord:
     """
     try:
         read_checkpoint(settings.checkpoint)
-    except CheckpointError as error:
+        load_profile(settings.search)
+    except (CheckpointError, ProfileError) as error:
         raise CommandError(str(error)) from error
     domain = free_domain() if settings.domain is None else settings.domain
     enter_domain(domain, os.environ)
@@ -146,7 +168,8 @@ def _start_node(
     command = [sys.executable, "-m", module, "--ros-args", "-r", f"__node:={node}"]
     command += ["--params-file", str(share_directory() / "config" / configuration)]
     for parameter, value in parameters.items():
-        command += ["-p", f"{parameter}:={_yaml(value)}"]
+        # JSON is YAML, which nodes read; and an empty text stays one.
+        command += ["-p", f"{parameter}:={json.dumps(value)}"]
     return family.start(name, command, logs / f"{name}.log")
 
 
@@ -157,11 +180,6 @@ def _start_recorder(family: ProcessFamily, bag: Path, logs: Path) -> Program:
     return family.start("recorder", command, logs / "recorder.log")
 
 
-def _yaml(value: object) -> str:
-    """A parameter's value as the command line of a node takes it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _run_episode(
     client: EpisodeClient, display: Display, settings: DemoSettings, seed: int
 ) -> EpisodeRecord:
@@ -170,7 +188,7 @@ def _run_episode(
     episode = client.reach(
         task,
         settings.steps,
-        settings.steps * _PLAN_TIMEOUT[settings.search],
+        settings.steps * _PLAN_TIMEOUT,
         display.show_step,
     )
     display.end(episode)
@@ -191,6 +209,8 @@ def _camera(info: CameraInfo) -> Camera:
 def _planner_in_words(settings: DemoSettings) -> str:
     if settings.planner == "in_process":
         return "planned in the node's own process"
+    if settings.planner != "local_ray":
+        return f"planned by {settings.planner}"
     copies = {0: "", 1: ", 1 replica"}.get(settings.replicas, f", {settings.replicas} replicas")
     return f"planned on a local Ray cluster{copies}"
 
@@ -202,14 +222,11 @@ def _range_in_words(first: int, count: int) -> str:
 
 
 def _settings_in_words(settings: DemoSettings, episodes: list[EpisodeRecord]) -> Mapping[str, str]:
-    search = SEARCHES[settings.search]
     fingerprints = {step.model_fingerprint for episode in episodes for step in episode.steps}
     return {
         "World model": f"{settings.checkpoint} (fingerprint {', '.join(sorted(fingerprints))})",
-        "Search": f"{settings.search}: {search.rounds} rounds of {search.samples} candidates, "
-        f"{search.elites} elites, horizon {search.horizon}, "
-        f"{search.energy.replace('_', ' ')} energy, "
-        f"at most {100 * search.max_translation:g} cm along each axis",
+        "Search": f"{settings.search}: {in_words(load_profile(settings.search))}",
+        "Control mode": settings.control_mode,
         "Planner": _planner_in_words(settings),
         "Seeds": _range_in_words(settings.seed, settings.episodes),
         "Step budget": f"{settings.steps}",

@@ -22,9 +22,13 @@ COMMANDS = (
     ),
     Command("record", "record an episode as a rosbag2 bag", "jepa_planner_ros.cli.record"),
     Command("replay", "make the plans of a bag anew and compare", "jepa_planner_ros.cli.replay"),
+    Command(
+        "serve", "plan for robots on the network, or on this computer", "jepa_planner_ros.cli.serve"
+    ),
     Command("train", "train the small shipped world model", "jepa_planner_ros.training.command"),
     Command("doctor", "tell what is missing, and how to mend it", "jepa_planner_ros.cli.doctor"),
     Command("convert", "make a safetensors file of Meta's", "jepa_planner_ros.cli.convert"),
+    Command("plan", "make one plan from two photographs", "jepa_planner_ros.cli.plan"),
     Command("bench", "measure on this machine", "jepa_planner_ros.cli.bench"),
 )
 

@@ -1,4 +1,4 @@
-"""Numbers on the command line that keep to limits."""
+"""Converters for argparse that keep to limits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 def whole_number(low: int, high: float = math.inf) -> Callable[[str], int]:
-    """A converter for argparse that keeps to limits."""
+    """For whole numbers from `low` to `high`."""
 
     def convert(text: str) -> int:
         number = int(text)
@@ -19,7 +19,7 @@ def whole_number(low: int, high: float = math.inf) -> Callable[[str], int]:
 
 
 def real_number(low: float, high: float = math.inf) -> Callable[[str], float]:
-    """A converter for argparse that keeps to limits."""
+    """For numbers from `low` to `high`."""
 
     def convert(text: str) -> float:
         number = float(text)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jepa_planner_ros.cli import CommandError
-from jepa_planner_ros.types import SEARCHES, Planner, PlannerError
+from jepa_planner_ros.types import Planner, PlannerError
 
 if TYPE_CHECKING:
     from jepa_planner_ros.replay.pipeline import Moment, Replayed, Skipped
@@ -74,7 +74,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="cpu",
         help="where frames are encoded, and planned in process (default: cpu)",
     )
-    who("--search", choices=tuple(SEARCHES), help="another search than the recorded one")
+    who(
+        "--search",
+        metavar="PROFILE",
+        help="another search than the recorded one: a profile's name, or a .yaml file of your own",
+    )
     who("--seed", type=whole_number(0), metavar="S", help="another seed than the recorded one")
     bag = parser.add_argument_group("what the bag holds").add_argument
     bag("--image-topic", metavar="TOPIC", help="the camera, where there are several")
@@ -192,11 +196,12 @@ def _moments(recording: Recording, args: argparse.Namespace) -> Sequence[Moment 
     from jepa_planner_ros.replay.pipeline import Overrides, recorded_moments, sampled_moments
     from jepa_planner_ros.replay.recording import RecordedGoal
     from jepa_planner_ros.ros.images import read_image_file
+    from jepa_planner_ros.search.profiles import DEFAULT_PROFILE, load_profile
 
-    search = None if args.search is None else SEARCHES[args.search]
+    search = None if args.search is None else load_profile(args.search)
     if args.goal is not None:
         goal = RecordedGoal((read_image_file(str(args.goal)),))
-        search = search or SEARCHES["fast"]
+        search = search or load_profile(DEFAULT_PROFILE)
         return sampled_moments(recording, goal, args.every, search, args.seed or 0)
     if not recording.plans:
         raise CommandError(

@@ -137,7 +137,7 @@ def _replayed(
         seed=now.seed,
         step=now.search_step,
         previous=now.previous,
-        start_predicted=now.start_predicted,
+        start_latents=now.start_latents,
         close_gripper_from=now.close_gripper_from,
         recorded=was,
     )

@@ -1,8 +1,8 @@
 """The loop around the planner: observe, plan, check, move. Knows neither ROS nor Ray."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from jepa_planner_ros.control import blocking
+from jepa_planner_ros.control import blocking, non_blocking, queued
 from jepa_planner_ros.control.episode import (
     Ended,
     Episode,
@@ -17,14 +17,20 @@ from jepa_planner_ros.control.runner import Audience, EpisodeRunner, Frame, Robo
 from jepa_planner_ros.control.settings import (
     ControlSettings,
     FreshnessLimits,
+    LookAheadSettings,
     MotionSettings,
+    QueueSettings,
     SafetyLimits,
 )
+from jepa_planner_ros.control.stages import begin
 from jepa_planner_ros.control.worker import Worker
 
-CONTROL_MODES: Mapping[str, tuple[Callable[[Goal, ControlSettings, float], Episode], Transition]]
-CONTROL_MODES = {"blocking": (blocking.begin, blocking.transition)}
-"""How planning and motion share the time: the episode's beginning and its transitions."""
+CONTROL_MODES: Mapping[str, Transition] = {
+    "blocking": blocking.transition,
+    "non_blocking": non_blocking.transition,
+    "queue": queued.transition,
+}
+"""How planning and motion share the time."""
 
 __all__ = [
     "CONTROL_MODES",
@@ -37,8 +43,10 @@ __all__ = [
     "FreshnessLimits",
     "Goal",
     "GripperMotion",
+    "LookAheadSettings",
     "MotionSettings",
     "Outcome",
+    "QueueSettings",
     "Report",
     "Robot",
     "RobotError",
@@ -46,4 +54,5 @@ __all__ = [
     "SubGoal",
     "Transition",
     "Worker",
+    "begin",
 ]

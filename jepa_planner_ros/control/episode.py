@@ -13,10 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
+from jepa_planner_ros.control.action_queue import ActionQueue
+from jepa_planner_ros.control.prediction import Prediction
 from jepa_planner_ros.control.safety import Stream
 from jepa_planner_ros.control.settings import ControlSettings
+from jepa_planner_ros.search import FAST_SEARCH
 from jepa_planner_ros.types import (
-    FAST_SEARCH,
     Float32Array,
     Float64Array,
     Plan,
@@ -68,6 +70,7 @@ class Goal:
         model_fingerprint: the model that encodes frames and goals.
         search: how to plan.
         seed: fixes the noise of every plan.
+        plan_deadline: time for each plan, s; None lets every search finish.
     """
 
     subgoals: tuple[SubGoal, ...]
@@ -75,6 +78,7 @@ class Goal:
     model_fingerprint: str
     search: SearchSettings = FAST_SEARCH
     seed: int = 0
+    plan_deadline: float | None = None
 
 
 # --- What is perceived ---------------------------------------------------------------------------
@@ -82,11 +86,15 @@ class Goal:
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """A measured end-effector state (7,) with its stamp, and its time on the steady clock."""
+    """A measured end-effector state (7,) with its stamp, and its time on the steady clock.
+
+    `joints` (7,), rad, are known where the state comes from them.
+    """
 
     state: Float64Array
     stamp: int
     time: float
+    joints: Float64Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,12 +128,14 @@ class Tick:
         arm: the newest measurement.
         frame_stamp: stamp of the newest camera frame.
         streams: how fresh the sensors are.
+        fault: why the arm must not or does not move; None while it may.
     """
 
     time: float
     arm: Measurement | None
     frame_stamp: int | None
     streams: tuple[Stream, ...] = ()
+    fault: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,6 +205,13 @@ class Command:
     gripper: GripperMotion | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Hold:
+    """Stop the arm in motion, and hold it at or near a state (7,), where it was measured."""
+
+    target: Float64Array
+
+
 @dataclass(frozen=True)
 class Warn:
     """Tell the operator something that does not end the episode."""
@@ -214,7 +231,11 @@ class Latency:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """One step: what was seen, asked, planned and commanded. Steps and sub-goals count from 0."""
+    """One step: what was seen, asked, planned and commanded. Steps and sub-goals count from 0.
+
+    `queue_length` is how many targets still wait, and `ratio` how many plans fit into the duration
+    of a step, as measured; None where that is not known.
+    """
 
     subgoal: int
     step: int
@@ -224,9 +245,11 @@ class Report:
     plan: Plan
     target: Float64Array
     latency: Latency
+    queue_length: int = 0
+    ratio: float | None = None
 
 
-Effect = Observe | Search | Command | Warn | Report
+Effect = Observe | Search | Command | Hold | Warn | Report
 
 
 # --- Phases --------------------------------------------------------------------------------------
@@ -278,6 +301,114 @@ class Deciding:
     planned: Planned
 
 
+@dataclass(frozen=True, eq=False)
+class Travel:
+    """A motion that goes on while other things happen.
+
+    Attributes:
+        origin: the state (7,) from which it began.
+        departs: when it begins, s.
+        arrives: when it is over, s.
+        deadline: when the arm must have come to rest after it, s.
+    """
+
+    origin: Float64Array
+    departs: float
+    arrives: float
+    deadline: float
+
+
+@dataclass(frozen=True, eq=False)
+class Glance:
+    """A look at where a motion ends, taken without stopping.
+
+    Attributes:
+        opens: from when on a frame counts, s.
+        deadline: when one must have come, s.
+        after: the arm's stamp when it opened; a frame counts that was taken later. None before.
+        asked: whether the frame is being encoded.
+        seen: what it shows; None until it is encoded.
+    """
+
+    opens: float
+    deadline: float
+    after: int | None = None
+    asked: bool = False
+    seen: Observation | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Overlapping:
+    """The arm moves while the step after is planned from where it is expected to arrive.
+
+    Attributes:
+        travel: the arm's part.
+        glance: the camera's part.
+        expected: what the planner starts from.
+        planned: the planner's part; None until its plan is there.
+    """
+
+    travel: Travel
+    glance: Glance
+    expected: Prediction
+    planned: Planned | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkSource:
+    """What the newest chunk in a queue was made from.
+
+    Attributes:
+        observation: the newest arrival that it was planned from.
+        first: timestep of its first target.
+        planned: the plan.
+        ratio: duration of a step over the time that the plan took, encoding included.
+    """
+
+    observation: Observation
+    first: int
+    planned: Planned
+    ratio: float
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkSearch:
+    """A plan under way.
+
+    Attributes:
+        observation: the newest arrival that it starts from.
+        base: the target (7,) that its actions are added to.
+        first: timestep of its first target.
+        subgoal: index of the sub-goal that it is for.
+    """
+
+    observation: Observation
+    base: Float64Array
+    first: int
+    subgoal: int
+
+
+@dataclass(frozen=True, eq=False)
+class Flowing:
+    """The arm goes from one queued target to the next while chunks of more are planned.
+
+    Attributes:
+        travel: the motion to the target taken last.
+        glance: the look at where it ends.
+        queue: the targets that wait.
+        source: what the newest of them come from.
+        search: the plan under way; None when there is none.
+        expected: what the motion should end in; None where no plan says.
+    """
+
+    travel: Travel
+    glance: Glance
+    queue: ActionQueue
+    source: ChunkSource
+    search: ChunkSearch | None = None
+    expected: Prediction | None = None
+
+
 @dataclass(frozen=True)
 class Ended:
     """The episode is over.
@@ -297,7 +428,7 @@ class Ended:
     elapsed: float
 
 
-Phase = Settling | Looking | Encoding | Planning | Deciding | Ended
+Phase = Settling | Looking | Encoding | Planning | Deciding | Overlapping | Flowing | Ended
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,6 +443,7 @@ class Episode:
         subgoal: index of the present sub-goal.
         step: steps commanded for the present sub-goal.
         steps: steps commanded over all sub-goals.
+        plans: plans obeyed so far.
         energy: distance of the last observation from the present sub-goal.
         arm: the newest measurement.
         target: the last commanded state (7,).
@@ -326,6 +458,7 @@ class Episode:
     subgoal: int = 0
     step: int = 0
     steps: int = 0
+    plans: int = 0
     energy: float = field(default=math.nan)
     arm: Measurement | None = None
     target: Float64Array | None = None

@@ -22,6 +22,7 @@ from jepa_planner_ros.control.episode import (
     Event,
     Failed,
     GripperMotion,
+    Hold,
     Observation,
     Observe,
     Observed,
@@ -32,6 +33,7 @@ from jepa_planner_ros.control.episode import (
     Transition,
     Warn,
 )
+from jepa_planner_ros.control.settings import ControlSettings
 from jepa_planner_ros.control.worker import Worker
 from jepa_planner_ros.types import Float32Array, Float64Array, Planner, PlanRequest
 
@@ -67,6 +69,9 @@ class Frame:
 class Robot(Protocol):
     """The arm and its camera. The methods may be called from any thread."""
 
+    def begin(self, settings: ControlSettings) -> None:
+        """An episode begins: what stopped the one before does not count any more."""
+
     def sense(self, time: float) -> Tick:
         """What is known now; `time` is now."""
 
@@ -75,6 +80,9 @@ class Robot(Protocol):
 
     def command(self, target: Float64Array, gripper: GripperMotion | None) -> None:
         """Send the arm to a state (7,) and tell the gripper. Raises `RobotError`."""
+
+    def hold(self, target: Float64Array) -> None:
+        """Stop the arm in motion, at or near a state (7,). Raises `RobotError`."""
 
 
 class Audience(Protocol):
@@ -94,7 +102,8 @@ class EpisodeRunner:
         robot: to be seen and commanded.
         encode: from an image to latents.
         planner: to be asked for plans.
-        worker: runs encoding and planning.
+        planning: runs the planner.
+        seeing: runs the encoder, which must not wait for a plan under way.
         clock: steady, s.
     """
 
@@ -103,13 +112,15 @@ class EpisodeRunner:
         robot: Robot,
         encode: Encode,
         planner: Planner,
-        worker: Worker,
+        planning: Worker,
+        seeing: Worker,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._robot = robot
         self._encode = encode
         self._planner = planner
-        self._worker = worker
+        self._planning = planning
+        self._seeing = seeing
         self._clock = clock
 
     def run(
@@ -129,6 +140,7 @@ class EpisodeRunner:
         """
         # A plan that arrives after the end goes to this episode's queue, and is forgotten with it.
         events: SimpleQueue[Event] = SimpleQueue()
+        self._robot.begin(episode.settings)
         while not isinstance(episode.phase, Ended):
             try:
                 event = self._next_event(events, cancel_reason)
@@ -156,18 +168,26 @@ class EpisodeRunner:
     def _perform(self, effect: Effect, events: SimpleQueue[Event], audience: Audience) -> None:
         match effect:
             case Observe():
-                self._in_background(self._observe, "The camera frame was not encoded", events)
+                complaint = "The camera frame was not encoded"
+                self._in_background(self._seeing, self._observe, complaint, events)
             case Search(request):
-                self._in_background(lambda: self._plan(request), "The planner failed", events)
+                complaint = "The planner failed"
+                self._in_background(self._planning, lambda: self._plan(request), complaint, events)
             case Command(target, gripper):
                 self._robot.command(target, gripper)
+            case Hold(target):
+                self._robot.hold(target)
             case Report():
                 audience.report(effect)
             case Warn(text):
                 audience.warn(text)
 
     def _in_background(
-        self, work: Callable[[], Event], complaint: str, events: SimpleQueue[Event]
+        self,
+        worker: Worker,
+        work: Callable[[], Event],
+        complaint: str,
+        events: SimpleQueue[Event],
     ) -> None:
         """Do slow work; whatever goes wrong in it ends the episode, with its cause."""
 
@@ -180,7 +200,7 @@ class EpisodeRunner:
                 reason = f"{complaint}: {str(error) or type(error).__name__}"
                 events.put(Failed(self._clock(), reason))
 
-        self._worker.submit(work).add_done_callback(deliver)
+        worker.submit(work).add_done_callback(deliver)
 
     def _observe(self) -> Observed:
         frame = self._robot.frame()

@@ -5,17 +5,29 @@ A check either bounds a value and says so in a note, or refuses it with `UnsafeC
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from jepa_planner_ros.control.settings import SafetyLimits
-from jepa_planner_ros.geometry import GRIPPER, POSITION, ROTATION, apply_action
+from jepa_planner_ros.control.settings import Box, SafetyLimits
+from jepa_planner_ros.geometry import (
+    GRIPPER,
+    POSITION,
+    ROTATION,
+    action_between,
+    apply_action,
+)
+from jepa_planner_ros.robot.kinematics import HOME_JOINTS, InverseKinematics, end_effector_state
+from jepa_planner_ros.robot.limits import RobotLimits
+from jepa_planner_ros.robot.motion import Reference, travel_time
 from jepa_planner_ros.types import Float64Array
 
 _ROUNDING = 1e-9
+# Error of the inverse kinematics (m and rad) above which a state counts as out of reach.
+_REACH_TOLERANCE = 1e-3
+_REACH_BISECTIONS = 6
 
 
 class UnsafeCommandError(ValueError):
@@ -83,7 +95,7 @@ def bounded_translation(action: Float64Array, limit: float) -> tuple[Float64Arra
     asked = action[POSITION]
     bounded = action.copy()
     bounded[POSITION] = asked.clip(-limit, limit)
-    if (bounded == action).all():
+    if np.abs(bounded - action).max() <= _ROUNDING:
         return action, None
     return bounded, (
         f"a step of ({_millimetres(asked)}) mm was cut to limits.step_translation = {limit:g} m"
@@ -115,6 +127,115 @@ def inside_workspace(state: Float64Array, limits: SafetyLimits) -> tuple[Float64
     )
 
 
+def entering_share(start: Float64Array, end: Float64Array, box: Box) -> float | None:
+    """How much of the straight way from `start` (3,) to `end` (3,) leads up to a box, 0 to 1.
+
+    None where the way does not touch the box.
+    """
+    way = end - start
+    enter, leave = 0.0, 1.0
+    for position, length, low, high in zip(start, way, *box, strict=True):
+        if abs(length) < _ROUNDING:
+            if not low < position < high:
+                return None
+            continue
+        first, second = sorted(((low - position) / length, (high - position) / length))
+        enter, leave = max(enter, first), min(leave, second)
+    return enter if enter < leave else None
+
+
+def outside_boxes(
+    base: Float64Array, target: Float64Array, limits: SafetyLimits
+) -> tuple[Float64Array, str | None]:
+    """A target (7,) drawn back on the straight way to it until it enters no forbidden box.
+
+    Raises:
+        UnsafeCommandError: the way starts inside a box.
+    """
+    note = None
+    for number, box in enumerate(limits.forbidden_boxes, start=1):
+        share = entering_share(base[POSITION], target[POSITION], box)
+        if share is None:
+            continue
+        if share == 0.0:
+            raise UnsafeCommandError(
+                f"The arm is at ({_millimetres(base[POSITION])}) mm, inside box {number} of "
+                "limits.forbidden_boxes: move it out."
+            )
+        length = np.linalg.norm(target[POSITION] - base[POSITION])
+        bounded = target.copy()
+        bounded[POSITION] = base[POSITION] + max(0.0, share - limits.clearance / length) * (
+            target[POSITION] - base[POSITION]
+        )
+        note = (
+            f"a target at ({_millimetres(target[POSITION])}) mm was drawn back to "
+            f"({_millimetres(bounded[POSITION])}) mm, before box {number} of limits.forbidden_boxes"
+        )
+        target = bounded
+    return target, note
+
+
+def within_reach(
+    base: Float64Array,
+    target: Float64Array,
+    limits: SafetyLimits,
+    joints: Float64Array | None = None,
+) -> tuple[Float64Array, str | None]:
+    """A target (7,) drawn back towards `base` until the joints reach it within their limits.
+
+    Args:
+        base: where the step starts.
+        target: where it leads.
+        limits: joints stay `joint_margin` inside the limits of `robot`.
+        joints: measured (7,), rad; the solution is looked for near them.
+
+    Raises:
+        UnsafeCommandError: not even the start is within reach.
+    """
+    start = HOME_JOINTS if joints is None else joints
+    inverse_kinematics = InverseKinematics(_with_margin(limits))
+
+    def reached(share: float) -> bool:
+        state = _between(base, target, share)
+        solution = inverse_kinematics.solve(state, start)
+        missed = action_between(state, end_effector_state(solution, state[GRIPPER]))
+        return bool(np.abs(missed).max() < _REACH_TOLERANCE)
+
+    if reached(1.0):
+        return target, None
+    low, high = 0.0, 1.0
+    for _ in range(_REACH_BISECTIONS):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if reached(middle) else (low, middle)
+    if low == 0.0 and not reached(0.0):
+        raise UnsafeCommandError(
+            f"No joint positions within the limits of robot = {limits.robot.name}, less "
+            f"limits.joint_margin = {limits.joint_margin:g} rad, bring the end effector to "
+            f"({_millimetres(base[POSITION])}) mm, where the step begins: move the arm away from "
+            "its joint limits."
+        )
+    return _between(base, target, low), (
+        f"a target at ({_millimetres(target[POSITION])}) mm was drawn back to {100 * low:.0f} % "
+        f"of the way, as far as the joints of robot = {limits.robot.name} reach"
+    )
+
+
+def _with_margin(limits: SafetyLimits) -> RobotLimits:
+    robot, margin = limits.robot, limits.joint_margin
+    return replace(
+        robot,
+        joint_min=tuple(low + margin for low in robot.joint_min),
+        joint_max=tuple(high - margin for high in robot.joint_max),
+    )
+
+
+def _between(start: Float64Array, end: Float64Array, share: float) -> Float64Array:
+    if share == 1.0:
+        return end
+    reference = Reference.from_state(start)
+    return reference.moved(share * reference.distance_to(end)).as_state()
+
+
 def require_step(base: Float64Array, target: Float64Array, limits: SafetyLimits) -> None:
     """Refuse a target farther than a step, into which an arm outside the workspace would leap."""
     if np.abs(target[POSITION] - base[POSITION]).max() > limits.step_translation + _ROUNDING:
@@ -141,6 +262,25 @@ def drift(target: Float64Array, measured: Float64Array, limits: SafetyLimits) ->
     return f"the arm rests {1000 * metres:.0f} mm and {radians:.2f} rad from its last target"
 
 
+def lag(setpoint: Float64Array, measured: Float64Array, limits: SafetyLimits) -> str | None:
+    """How a moving arm falls behind its setpoint by more than the limits, or None."""
+    metres, radians = distance(setpoint, measured)
+    if metres <= limits.lag_distance and radians <= limits.lag_angle:
+        return None
+    return (
+        f"The arm does not follow: it is {1000 * metres:.0f} mm and {radians:.2f} rad from its "
+        "setpoint. Check that it is not in reflex or stopped by its user, that the controller is "
+        "active, and limits.lag_distance and limits.lag_angle."
+    )
+
+
+def motion_time(
+    start: Float64Array, target: Float64Array, least: float, limits: SafetyLimits
+) -> float:
+    """Seconds from rest at `start` to rest at `target` within the limits, `least` at least."""
+    return max(least, travel_time(*distance(start, target), limits.motion))
+
+
 def at_pose(pose: Float64Array, gripper: float) -> Float64Array:
     """The state (7,) at the pose of one state with the gripper closed by `gripper`."""
     state = pose.copy()
@@ -162,7 +302,8 @@ def next_target(
     action, rotation_note = bounded_rotation(action, limits.step_rotation)
     target, workspace_note = inside_workspace(apply_action(base, action), limits)
     require_step(base, target, limits)
-    notes = (translation_note, rotation_note, workspace_note)
+    target, box_note = outside_boxes(base, target, limits)
+    notes = (translation_note, rotation_note, workspace_note, box_note)
     return target, tuple(note for note in notes if note is not None)
 
 

@@ -50,7 +50,7 @@ class Moment:
         step: that the noise is drawn for.
         previous: the sequence (horizon, 7) to start from; None starts cold.
         chained: start from the plan made for the moment before instead of `previous`.
-        start_predicted: plan from the latents that the plan before predicts.
+        start_latents: latents (tokens * dim) to plan from; None: those of the frame.
         close_gripper_from: action from which the gripper closes; None never.
         recorded: the plan in the bag, to compare with; None where there is none.
     """
@@ -64,7 +64,7 @@ class Moment:
     step: int = 0
     previous: Float64Array | None = None
     chained: bool = False
-    start_predicted: bool = False
+    start_latents: Float32Array | None = None
     close_gripper_from: int | None = None
     recorded: RecordedPlan | None = None
 
@@ -136,7 +136,7 @@ def _recorded_moment(
         seed=plan.seed if overrides.seed is None else overrides.seed,
         step=plan.search_step,
         previous=plan.previous if fits else None,
-        start_predicted=plan.start_predicted,
+        start_latents=plan.start_latents if plan.start_latents.size else None,
         close_gripper_from=plan.close_gripper_from,
         recorded=plan,
     )
@@ -217,12 +217,13 @@ def _make(
     latent = encode(frame)
     encoded = time.monotonic()
     start = latent
-    if moment.start_predicted:
-        if before is None or before.moment.episode != moment.episode:
+    if moment.start_latents is not None:
+        if moment.start_latents.size != latent.size:
             return Skipped(
-                f"{moment.name} starts from what the plan before it predicts, which was not made."
+                f"{moment.name} was made from a prediction of another world model, whose latents "
+                "have another size."
             )
-        start = before.plan.predicted_latent
+        start = moment.start_latents.reshape(latent.shape)
     previous = moment.previous
     if moment.chained and before is not None:
         previous = before.plan.actions

@@ -17,7 +17,7 @@ from jepa_planner_ros.robot.joints import read_arm
 from jepa_planner_ros.robot.kinematics import end_effector_state
 from jepa_planner_ros.ros.images import decode_compressed_image, decode_image
 from jepa_planner_ros.ros.reading import actions_array, stamp_of, state_array, states_array
-from jepa_planner_ros.types import Float64Array
+from jepa_planner_ros.types import Float32Array, Float64Array
 
 RgbImage = NDArray[np.uint8]
 
@@ -29,7 +29,7 @@ COMPRESSED_IMAGE_TYPE = "sensor_msgs/msg/CompressedImage"
 CAMERA_INFO_TYPE = "sensor_msgs/msg/CameraInfo"
 JOINTS_TYPE = "sensor_msgs/msg/JointState"
 
-_MISSING_FIELDS = ("goal_id", "search_settings", "search_step", "previous")
+_MISSING_FIELDS = ("goal_id", "search_settings", "search_step", "start_latents")
 """Of plans, what a version before recordings did not tell."""
 
 
@@ -60,7 +60,9 @@ class RecordedPlan:
     Attributes:
         time: when it was recorded, ns.
         stamp: of the camera frame that was planned from, ns.
+        start_latents: latents (tokens * dim) planned from; empty where they are the frame's own.
         previous: the sequence (horizon, 7) that the search started from; None where cold.
+        deadline: s; 0 where the search was given no limit.
         close_gripper_from: None where the gripper was left free.
         latency: capture age, encode, plan and network, s.
     """
@@ -71,7 +73,7 @@ class RecordedPlan:
     step: int
     stamp: int
     state: Float64Array
-    start_predicted: bool
+    start_latents: Float32Array
     actions: Float64Array
     predicted_states: Float64Array
     energy: float
@@ -82,6 +84,7 @@ class RecordedPlan:
     seed: int
     search_step: int
     previous: Float64Array | None
+    deadline: float
     close_gripper_from: int | None
     search: str
     search_settings: str
@@ -291,7 +294,7 @@ def plan_of(time: int, message: Any) -> RecordedPlan:
         step=int(message.step),
         stamp=stamp_of(message),
         state=state_array(message.state),
-        start_predicted=bool(message.start_predicted),
+        start_latents=np.array(message.start_latents, dtype=np.float32),
         actions=actions_array(message.actions),
         predicted_states=states_array(message.predicted_states),
         energy=float(message.energy),
@@ -302,6 +305,7 @@ def plan_of(time: int, message: Any) -> RecordedPlan:
         seed=int(message.seed),
         search_step=int(message.search_step),
         previous=actions_array(message.previous) if len(message.previous) else None,
+        deadline=float(message.deadline),
         close_gripper_from=None
         if message.close_gripper_from == -1
         else int(message.close_gripper_from),

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from jepa_planner_ros.robot.motion import MotionLimits
+
 
 @dataclass(frozen=True)
 class RobotLimits:
@@ -36,6 +38,18 @@ class RobotLimits:
     """rad/s^3"""
     finger_travel: float = 0.04
     """How far one finger of the Franka Hand opens from the middle, m."""
+
+    @property
+    def motion(self) -> MotionLimits:
+        """The part that concerns motions of the end effector."""
+        return MotionLimits(
+            self.translation_speed,
+            self.translation_acceleration,
+            self.translation_jerk,
+            self.rotation_speed,
+            self.rotation_acceleration,
+            self.rotation_jerk,
+        )
 
 
 PANDA = RobotLimits(

@@ -34,6 +34,10 @@ class Arm(Protocol):
     def status(self, now: float) -> Stream:
         """How fresh the measurements are."""
 
+    @property
+    def joint_prefix(self) -> str:
+        """How the arm's joints are called up to their number; empty while that is not known."""
+
 
 class JointStateArm:
     """The arm as `joint_states` tells, by forward kinematics."""
@@ -59,6 +63,12 @@ class JointStateArm:
         return self._joints.status(now)
 
     @property
+    def joint_prefix(self) -> str:
+        """How the arm's joints are called up to their number; empty while that is not known."""
+        newest = self._joints.newest()
+        return "" if newest is None else newest.value.joint_prefix
+
+    @property
     def has_gripper(self) -> bool:
         """Whether fingers have been heard of."""
         newest = self._joints.newest()
@@ -71,7 +81,7 @@ def _measurement(sample: Sample[ArmReading] | None) -> Measurement | None:
     reading = sample.value
     # An arm without a gripper counts as one whose gripper is open.
     state = end_effector_state(reading.positions, reading.gripper or 0.0)
-    return Measurement(state, sample.stamp, sample.time)
+    return Measurement(state, sample.stamp, sample.time, reading.positions)
 
 
 class CurrentPoseArm:
@@ -102,10 +112,16 @@ class CurrentPoseArm:
         fingers_lost = self._joints.has_gripper and staleness(joints, 0.0) is not None
         return joints if fingers_lost and staleness(pose, 0.0) is None else pose
 
+    @property
+    def joint_prefix(self) -> str:
+        """How the arm's joints are called up to their number; empty while that is not known."""
+        return self._joints.joint_prefix
+
     def _with_gripper(
         self, pose: Sample[Float64Array] | None, joints: Measurement | None
     ) -> Measurement | None:
         if pose is None:
             return None
         gripper = 0.0 if joints is None else float(joints.state[-1])
-        return Measurement(at_pose(pose.value, gripper), pose.stamp, pose.time)
+        positions = None if joints is None else joints.joints
+        return Measurement(at_pose(pose.value, gripper), pose.stamp, pose.time, positions)

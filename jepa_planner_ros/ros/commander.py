@@ -1,20 +1,28 @@
-"""Commands to the robot's controllers, by the conventions of CRISP controllers.
+"""Commands to the robot's controllers, each by the conventions of its own family.
 
-A Cartesian target stands until the next one, so that an arm that is told nothing holds. Stamps and
-frames are ignored by the controller, poses are in the base frame, and the gripper's command is 1
-for open and 0 for closed.
+A commander is told of every motion once and of its setpoints at a steady rate, and passes on what
+its controller wants. Whatever it is, poses are in the base frame, and a controller that is told
+nothing more holds.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from geometry_msgs.msg import PoseStamped
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from rclpy.qos_overriding_options import QoSOverridingOptions
 from std_msgs.msg import Float64MultiArray
+from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from jepa_planner_ros.control import GripperMotion, RobotError
-from jepa_planner_ros.ros.clock import ros_now
+from jepa_planner_ros.robot.limits import LIMITS
+from jepa_planner_ros.robot.motion import CartesianMotion
+from jepa_planner_ros.robot.trajectory import JointPath, joint_path
+from jepa_planner_ros.ros.arm import Arm
+from jepa_planner_ros.ros.clock import duration_message, ros_now
 from jepa_planner_ros.ros.parameters import Wiring
 from jepa_planner_ros.ros.poses import pose_stamped_message
 from jepa_planner_ros.types import Float64Array
@@ -23,49 +31,171 @@ _RELIABLE = QoSProfile(depth=10)
 _GRIPPER_COMMANDS = {GripperMotion.OPEN: 1.0, GripperMotion.CLOSE: 0.0}
 
 
-class CartesianCommander:
-    """Publishes `target_pose` and the gripper's command."""
+class Commander(Protocol):
+    """One family of controllers."""
 
-    def __init__(self, node: Node, wiring: Wiring) -> None:
-        self._node = node
-        self._wiring = wiring
-        overriding = QoSOverridingOptions.with_default_policies()
-        self._targets = node.create_publisher(
-            PoseStamped, "target_pose", _RELIABLE, qos_overriding_options=overriding
-        )
-        self._grippers = node.create_publisher(
+    def require_controller(self) -> None:
+        """Raise `RobotError` if no controller would act on a command."""
+
+    def begin(self, motion: CartesianMotion) -> None:
+        """A motion begins now, in place of the one under way. Raises `RobotError`."""
+
+    def follow(self, setpoint: Float64Array) -> None:
+        """The motion is at a state (7,) now, or goes there at once where it has no other."""
+
+    def grip(self, motion: GripperMotion) -> None:
+        """The gripper is to open or close."""
+
+
+class _Gripper:
+    """CRISP's gripper: 1 is open, 0 is closed."""
+
+    def __init__(self, node: Node) -> None:
+        self._commands = node.create_publisher(
             Float64MultiArray,
             "gripper/gripper_position_controller/commands",
             _RELIABLE,
-            qos_overriding_options=overriding,
+            qos_overriding_options=QoSOverridingOptions.with_default_policies(),
         )
 
-    def command(self, target: Float64Array, gripper: GripperMotion | None) -> None:
-        """Send the arm to a state (7,), and the gripper on its way.
+    def grip(self, motion: GripperMotion) -> None:
+        """The gripper is to open or close."""
+        self._commands.publish(Float64MultiArray(data=[_GRIPPER_COMMANDS[motion]]))
 
-        Raises:
-            RobotError: no controller would act on it.
-        """
-        self._require_controller()
-        stamp = ros_now(self._node)
-        self._targets.publish(
-            pose_stamped_message(
-                target, self._wiring.controller_frame, self._wiring.base_frame, stamp
-            )
+
+class PoseCommander(_Gripper):
+    """Every setpoint as a pose: CRISP's ``target_pose``, or MoveIt Servo's pose commands.
+
+    CRISP ignores stamp and frame, holds the last pose for ever, and obeys nobody while the topic
+    has two publishers. Servo wants fresh stamps above its time-out's rate, and halts without them.
+    """
+
+    def __init__(self, node: Node, wiring: Wiring, topic: str) -> None:
+        super().__init__(node)
+        self._node = node
+        self._wiring = wiring
+        self._targets = node.create_publisher(
+            PoseStamped,
+            topic,
+            _RELIABLE,
+            qos_overriding_options=QoSOverridingOptions.with_default_policies(),
         )
-        if gripper is not None:
-            self._grippers.publish(Float64MultiArray(data=[_GRIPPER_COMMANDS[gripper]]))
 
-    def _require_controller(self) -> None:
+    def require_controller(self) -> None:
+        """Raise `RobotError` if no controller would act on a command."""
         topic = self._targets.topic_name
         if self._targets.get_subscription_count() == 0:
-            raise RobotError(
-                f"No controller listens to {topic}: start and activate the Cartesian controller, "
-                "or remap the topic to its own."
-            )
+            raise _nobody_listens(topic, "Cartesian controller")
         publishers = self._node.count_publishers(topic)
         if publishers > 1:
             raise RobotError(
                 f"{publishers} publishers send to {topic}, and the controller ignores them all "
                 "while there is more than one: stop the others."
             )
+
+    def begin(self, motion: CartesianMotion) -> None:
+        """Nothing is sent but setpoints."""
+
+    def follow(self, setpoint: Float64Array) -> None:
+        """Publish a setpoint (7,)."""
+        wiring, stamp = self._wiring, ros_now(self._node)
+        self._targets.publish(
+            pose_stamped_message(setpoint, wiring.controller_frame, wiring.base_frame, stamp)
+        )
+
+
+class DryRunCommander:
+    """Publishes on ``~/would_command`` what would be commanded, which moves nothing."""
+
+    def __init__(self, node: Node, wiring: Wiring) -> None:
+        self._node = node
+        self._wiring = wiring
+        self._targets = node.create_publisher(PoseStamped, "~/would_command", _RELIABLE)
+
+    def require_controller(self) -> None:
+        """Nobody needs to listen."""
+
+    def begin(self, motion: CartesianMotion) -> None:
+        """Nothing is sent but setpoints."""
+
+    def follow(self, setpoint: Float64Array) -> None:
+        """Publish a setpoint (7,)."""
+        wiring, stamp = self._wiring, ros_now(self._node)
+        self._targets.publish(
+            pose_stamped_message(setpoint, wiring.controller_frame, wiring.base_frame, stamp)
+        )
+
+    def grip(self, motion: GripperMotion) -> None:
+        """Tell what the gripper would do."""
+        self._node.get_logger().info(f"Dry run: the gripper would {motion.value}.")
+
+
+class TrajectoryCommander(_Gripper):
+    """Every motion as one trajectory of all joints, for a ``joint_trajectory_controller``.
+
+    Its points have the velocities of the motion, the last is at rest; a trajectory that begins in
+    motion goes on from where the controller is.
+    """
+
+    def __init__(self, node: Node, wiring: Wiring, arm: Arm) -> None:
+        super().__init__(node)
+        self._arm = arm
+        self._limits = LIMITS[wiring.robot]
+        self._period = 1.0 / wiring.setpoint_rate
+        self._trajectories = node.create_publisher(
+            JointTrajectory,
+            "joint_trajectory_controller/joint_trajectory",
+            _RELIABLE,
+            qos_overriding_options=QoSOverridingOptions.with_default_policies(),
+        )
+        self._path: JointPath | None = None
+
+    def require_controller(self) -> None:
+        """Raise `RobotError` if no controller would act on a command."""
+        if self._trajectories.get_subscription_count() == 0:
+            raise _nobody_listens(self._trajectories.topic_name, "joint_trajectory_controller")
+
+    def begin(self, motion: CartesianMotion) -> None:
+        """Publish a motion as a trajectory, from the joints that the arm is measured at."""
+        measured = self._arm.newest()
+        if measured is None or measured.joints is None:
+            raise RobotError(
+                "The arm's joints are not known, but commander = joint_trajectory needs them: "
+                "check that joint_states is published and names the arm's joints."
+            )
+        try:
+            path = joint_path(motion, measured.joints, self._period, self._limits)
+        except ValueError as error:
+            raise RobotError(str(error)) from error
+        names = [f"{self._arm.joint_prefix}{index}" for index in range(1, 8)]
+        points = [
+            JointTrajectoryPoint(
+                positions=positions.tolist(),
+                velocities=velocities.tolist(),
+                time_from_start=duration_message(time),
+            )
+            for time, positions, velocities in zip(
+                path.times, path.positions, path.velocities, strict=True
+            )
+        ]
+        # A zero stamp means: from now on.
+        self._trajectories.publish(JointTrajectory(joint_names=names, points=points))
+
+    def follow(self, setpoint: Float64Array) -> None:
+        """The controller finds its way along the trajectory."""
+
+
+def _nobody_listens(topic: str, controller: str) -> RobotError:
+    return RobotError(
+        f"No controller listens to {topic}: start and activate the {controller}, or remap the "
+        "topic to its own."
+    )
+
+
+COMMANDERS: Mapping[str, Callable[[Node, Wiring, Arm], Commander]] = {
+    "crisp": lambda node, wiring, arm: PoseCommander(node, wiring, "target_pose"),
+    "servo": lambda node, wiring, arm: PoseCommander(node, wiring, "servo_node/pose_target_cmds"),
+    "joint_trajectory": TrajectoryCommander,
+    "dry_run": lambda node, wiring, arm: DryRunCommander(node, wiring),
+}
+"""By the parameter ``commander``."""

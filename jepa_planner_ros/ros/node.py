@@ -32,13 +32,15 @@ from jepa_planner_ros.ros.parameters import (
 from jepa_planner_ros.ros.reach_server import ReachServer
 from jepa_planner_ros.ros.reporting import Diagnostics, Reporter
 from jepa_planner_ros.ros.robot import RosRobot
-from jepa_planner_ros.serving import LocalRayPlanner
-from jepa_planner_ros.types import SEARCHES, Planner, PlannerError
+from jepa_planner_ros.search import REFERENCE_SEARCH
+from jepa_planner_ros.serving import LocalRayPlanner, RemotePlanner
+from jepa_planner_ros.types import Planner, PlannerError
 from jepa_planner_ros.world_model import CheckpointError, WorldModel, load_world_model
 from jepa_planner_ros.world_model.precision import caution
 
-# One for the episode, one for the sensors, and two so that services never wait for either.
-_THREADS = 4
+# One for the episode, one for the sensors, one for what moves the arm and stops it, and two so
+# that services never wait for any of them.
+_THREADS = 5
 _STOPPING = 1.0
 """How long each part of the node may take to stop, s."""
 
@@ -65,18 +67,22 @@ class PlannerNode(Node):
         wiring = read_wiring(current_values(self))
         read_episode_defaults(current_values(self))
 
-        sensors, services = MutuallyExclusiveCallbackGroup(), MutuallyExclusiveCallbackGroup()
+        sensors, motion, services = (MutuallyExclusiveCallbackGroup() for _ in range(3))
         reporter = Reporter(self, wiring)
-        robot = RosRobot(self, wiring, sensors)
+        robot = RosRobot(self, wiring, sensors, motion)
         world_model = load_world_model(wiring.checkpoint, wiring.device, wiring.precision)
         if warning := caution(world_model.precision, world_model.device):
             self.get_logger().warning(f"world_model.precision: {warning}")
-        self._worker = Worker("planning")
+        self._planning, self._seeing = Worker("planning"), Worker("seeing")
         self._planner = self._start_planner(wiring, world_model)
         # The first frame takes longer than all others; no goal should wait for it.
-        self._worker.submit(lambda: world_model.encode(_BLANK_FRAME)).result()
-        runner = EpisodeRunner(robot, world_model.encode, self._planner, self._worker)
-        self._server = ReachServer(self, runner, world_model, self._worker, reporter)
+        self._seeing.submit(lambda: world_model.encode(_BLANK_FRAME)).result()
+        runner = EpisodeRunner(
+            robot, world_model.encode, self._planner, self._planning, self._seeing
+        )
+        self._server = ReachServer(
+            self, runner, world_model, self._seeing, reporter, lambda: robot.switch.refusal
+        )
         self._capture = CaptureService(self, robot, wiring.capture_directory, services)
         self._diagnostics = Diagnostics(self, robot, reporter)
         self.add_on_set_parameters_callback(self._consider_parameters)
@@ -89,7 +95,7 @@ class PlannerNode(Node):
         """
         idle = self._server.stop("The planner node is shutting down.", _STOPPING)
         self._planner.close()
-        return self._worker.stop(_STOPPING) and idle
+        return self._seeing.stop(_STOPPING) and self._planning.stop(_STOPPING) and idle
 
     def _start_planner(self, wiring: Wiring, world_model: WorldModel) -> Planner:
         self.get_logger().info(f"Starting the planner ({wiring.planner}) ...")
@@ -122,8 +128,10 @@ class PlannerNode(Node):
 
 def _make_planner(wiring: Wiring, world_model: WorldModel) -> Planner:
     if wiring.planner == "in_process":
-        world_model.rehearse(max(search.horizon for search in SEARCHES.values()))
+        world_model.rehearse(REFERENCE_SEARCH.horizon)
         return InProcessPlanner(world_model)
+    if wiring.remote is not None:
+        return RemotePlanner(wiring.remote)
     return LocalRayPlanner(
         wiring.checkpoint,
         wiring.replicas or None,

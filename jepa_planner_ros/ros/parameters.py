@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
 from rclpy.exceptions import InvalidParameterTypeException, InvalidParameterValueException
@@ -20,18 +20,30 @@ from jepa_planner_ros.control import (
     CONTROL_MODES,
     ControlSettings,
     FreshnessLimits,
+    LookAheadSettings,
     MotionSettings,
+    QueueSettings,
     SafetyLimits,
 )
+from jepa_planner_ros.control.action_queue import MERGE_RULES
+from jepa_planner_ros.robot.limits import LIMITS
 from jepa_planner_ros.ros.poses import ControllerFrame
-from jepa_planner_ros.types import SEARCHES, SearchSettings
+from jepa_planner_ros.search.profiles import (
+    DEFAULT_PROFILE,
+    ProfileError,
+    load_profile,
+    profile_names,
+)
+from jepa_planner_ros.serving import LatentPrecision, RemoteSettings
+from jepa_planner_ros.types import SearchSettings
 from jepa_planner_ros.world_model import PRECISIONS
 from jepa_planner_ros.world_model.precision import AUTO
 
-PLANNERS = ("local_ray", "in_process")
+PLANNERS = ("local_ray", "in_process", "remote")
 SERVING_DEVICES = ("auto", "cpu", "cuda")
 POSE_SOURCES = ("joint_states", "current_pose")
 IMAGE_TRANSPORTS = ("raw", "compressed")
+COMMANDER_NAMES = ("crisp", "servo", "joint_trajectory", "dry_run")
 
 
 class ParameterError(ValueError):
@@ -76,13 +88,44 @@ def _tunable(
 
 
 _MOTION, _FRESHNESS, _SAFETY = MotionSettings(), FreshnessLimits(), SafetyLimits()
+_LOOK_AHEAD, _QUEUE = LookAheadSettings(), QueueSettings()
 
 PARAMETERS = (
     _Declared(
         "planner",
         "local_ray",
-        "Where plans are made: on a Ray cluster of this computer, or in the node's own process.",
+        "Where plans are made: on a Ray cluster of this computer, in the node's own process, or by "
+        "a planner that 'jepa-planner serve' has started somewhere.",
         choices=PLANNERS,
+    ),
+    _Declared(
+        "planner_address",
+        "",
+        "Where planner remote is: grpc://HOST:PORT, or grpcs:// through a proxy with TLS.",
+    ),
+    _Declared(
+        "planner_token_file",
+        "",
+        "File with the token that planner remote asks for. Empty: none is sent.",
+    ),
+    _Declared(
+        "planner_ca_file",
+        "",
+        "Certificate (PEM) that vouches for planner remote's proxy. Empty: those that the system "
+        "trusts.",
+    ),
+    _Declared(
+        "planner_certificate_file",
+        "",
+        "The robot's own certificate (PEM), where planner remote's proxy asks for one.",
+    ),
+    _Declared("planner_key_file", "", "Private key (PEM) of planner_certificate_file."),
+    _Declared(
+        "planner_latents",
+        "float32",
+        "Number format of latents on their way to planner remote: exact, or float16 in half the "
+        "bytes.",
+        choices=get_args(LatentPrecision),
     ),
     _Declared(
         "serving.replicas",
@@ -100,13 +143,15 @@ PARAMETERS = (
     _Declared(
         "serving.start_timeout",
         120.0,
-        "Most time for planner local_ray to start, s; a large model takes long to load.",
+        "Most time for planner local_ray to start, or for planner remote to answer at first, s; a "
+        "large model takes long to load.",
         bounds=(1.0, 3600.0),
     ),
     _Declared(
         "serving.plan_timeout",
         60.0,
-        "Most time for one plan of planner local_ray, s; an episode is aborted beyond it.",
+        "Most time for one plan of planner local_ray or remote, s; beyond it the arm looks again "
+        "and asks anew, within the goal's time limit.",
         bounds=(0.1, 3600.0),
     ),
     _Declared(
@@ -135,6 +180,32 @@ PARAMETERS = (
         "",
         "How the arm's joints are called up to their number, for instance fr3_joint. Empty: looked "
         "for among panda_joint and fr3_joint.",
+    ),
+    _Declared(
+        "robot",
+        _SAFETY.robot.name,
+        "The model of arm, whose own limits hold besides those set here.",
+        choices=tuple(LIMITS),
+    ),
+    _Declared(
+        "commander",
+        "crisp",
+        "Controllers to command: CRISP's Cartesian impedance (target_pose), MoveIt Servo "
+        "(servo_node/pose_target_cmds), a joint_trajectory_controller, or none: dry_run publishes "
+        "on ~/would_command what would be commanded.",
+        choices=COMMANDER_NAMES,
+    ),
+    _Declared(
+        "setpoint_rate",
+        50.0,
+        "Setpoints per second on the way to a target, Hz, within the limits of speed, acceleration "
+        "and jerk. 0: the target itself is sent at once, to a controller that finds its own way.",
+        bounds=(0.0, 1000.0),
+    ),
+    _Declared(
+        "enabled",
+        True,
+        "Whether the arm may move before ~/enable is called.",
     ),
     _Declared(
         "pose_source",
@@ -175,9 +246,16 @@ PARAMETERS = (
     ),
     _tunable(
         "search",
-        "fast",
-        "Settings of the search: fast, or the reference of the V-JEPA 2 paper.",
-        choices=tuple(SEARCHES),
+        DEFAULT_PROFILE,
+        "How to look for actions: the name of a profile in config/search, one of "
+        f"{', '.join(profile_names())}; or the path of a .yaml file like those.",
+    ),
+    _tunable(
+        "plan_deadline",
+        0.0,
+        "Time for one plan, s; a search that needs longer returns the best found by then. 0: none, "
+        "and the same seed always gives the same plan.",
+        bounds=(0.0, 3600.0),
     ),
     _tunable("seed", 0, "Seed of the search's noise.", bounds=(0, 2**63 - 1)),
     _tunable(
@@ -236,6 +314,69 @@ PARAMETERS = (
         bounds=(0.1, 600.0),
     ),
     _tunable(
+        "motion.watchdog",
+        _MOTION.watchdog,
+        "The arm brakes when the control loop has not been heard of for this long, s.",
+        bounds=(0.05, 10.0),
+    ),
+    _tunable(
+        "non_blocking.look_from",
+        _LOOK_AHEAD.look_from,
+        "Part of a motion's duration after which frames count as showing the arrival.",
+        bounds=(0.01, 1.0),
+    ),
+    _tunable(
+        "non_blocking.use_distance",
+        _LOOK_AHEAD.use_distance,
+        "A plan made from a prediction is used as it is when the arm arrives this near to it, m; "
+        "beyond, it is corrected.",
+        bounds=(1e-4, 1.0),
+    ),
+    _tunable(
+        "non_blocking.use_angle",
+        _LOOK_AHEAD.use_angle,
+        "The same for the angle, rad.",
+        bounds=(1e-3, 3.0),
+    ),
+    _tunable(
+        "non_blocking.redo_latent",
+        _LOOK_AHEAD.redo_latent,
+        "Mean absolute difference of predicted and seen latents from which a plan is redone.",
+        bounds=(1e-3, 100.0),
+    ),
+    _tunable(
+        "queue.chunk",
+        _QUEUE.chunk,
+        "Actions that a plan of control mode queue looks ahead.",
+        bounds=(1, 16),
+    ),
+    _tunable(
+        "queue.threshold",
+        _QUEUE.threshold,
+        "A plan is asked for when the queue holds this part of a chunk or less. 0: when it is "
+        "empty, 1: at every step.",
+        bounds=(0.0, 1.0),
+    ),
+    _tunable(
+        "queue.merge",
+        _QUEUE.merge,
+        "How targets of one timestep in the queue and in a new chunk become one.",
+        choices=tuple(MERGE_RULES),
+    ),
+    _tunable(
+        "queue.similar_distance",
+        _QUEUE.similar_distance,
+        "With targets waiting, an observation nearer than this to the one last planned from is not "
+        "planned from, m. 0: all are.",
+        bounds=(0.0, 0.1),
+    ),
+    _tunable(
+        "queue.similar_angle",
+        _QUEUE.similar_angle,
+        "The same for the angle, rad; both must be nearer.",
+        bounds=(0.0, 1.0),
+    ),
+    _tunable(
         "limits.step_translation",
         _SAFETY.step_translation,
         "Largest translation of one step along each axis, m.",
@@ -256,6 +397,72 @@ PARAMETERS = (
         "limits.workspace_max",
         list(_SAFETY.workspace_max),
         "Highest corner x, y, z of the box that targets are kept in, base frame, m.",
+    ),
+    _tunable(
+        "limits.forbidden_boxes",
+        [0.0],
+        "Boxes that the end effector keeps out of, base frame, m: six numbers for each, its lowest "
+        "corner x, y, z and its highest. A single 0.0: none.",
+    ),
+    _tunable(
+        "limits.clearance",
+        _SAFETY.clearance,
+        "How far before a forbidden box the end effector stops, m.",
+        bounds=(1e-4, 0.5),
+    ),
+    _tunable(
+        "limits.translation_speed",
+        _SAFETY.translation_speed,
+        "Largest speed of the end effector, m/s.",
+        bounds=(1e-3, 3.0),
+    ),
+    _tunable(
+        "limits.translation_acceleration",
+        _SAFETY.translation_acceleration,
+        "Largest acceleration of the end effector, m/s^2.",
+        bounds=(1e-2, 13.0),
+    ),
+    _tunable(
+        "limits.translation_jerk",
+        _SAFETY.translation_jerk,
+        "Largest jerk of the end effector, m/s^3.",
+        bounds=(0.1, 6500.0),
+    ),
+    _tunable(
+        "limits.rotation_speed",
+        _SAFETY.rotation_speed,
+        "Largest angular speed of the end effector, rad/s.",
+        bounds=(1e-3, 2.5),
+    ),
+    _tunable(
+        "limits.rotation_acceleration",
+        _SAFETY.rotation_acceleration,
+        "Largest angular acceleration of the end effector, rad/s^2.",
+        bounds=(1e-2, 25.0),
+    ),
+    _tunable(
+        "limits.rotation_jerk",
+        _SAFETY.rotation_jerk,
+        "Largest angular jerk of the end effector, rad/s^3.",
+        bounds=(0.1, 12500.0),
+    ),
+    _tunable(
+        "limits.joint_margin",
+        _SAFETY.joint_margin,
+        "How far from its limits every joint stays, rad.",
+        bounds=(1e-3, 1.0),
+    ),
+    _tunable(
+        "limits.lag_distance",
+        _SAFETY.lag_distance,
+        "Distance of the moving arm from its setpoint at which it is no longer pushed on, m.",
+        bounds=(1e-3, 1.0),
+    ),
+    _tunable(
+        "limits.lag_angle",
+        _SAFETY.lag_angle,
+        "Angle of the moving arm from its setpoint at which it is no longer pushed on, rad.",
+        bounds=(1e-2, 3.0),
     ),
     _tunable(
         "limits.drift_distance",
@@ -283,6 +490,8 @@ class Wiring:
     """What the node is connected to; fixed while it runs."""
 
     planner: str
+    remote: RemoteSettings | None
+    """Set for planner remote."""
     replicas: int
     serving_device: str
     start_timeout: float
@@ -292,6 +501,10 @@ class Wiring:
     precision: str
     base_frame: str
     joint_prefix: str
+    robot: str
+    commander: str
+    setpoint_rate: float
+    enabled: bool
     pose_source: str
     controller_frame: ControllerFrame
     image_transport: str
@@ -304,17 +517,14 @@ class EpisodeDefaults:
     """What an episode is run with where its goal does not say."""
 
     search_name: str
+    search: SearchSettings
+    plan_deadline: float | None
     seed: int
     control_mode: str
     energy_threshold: float
     step_budget: int
     time_limit: float
     control: ControlSettings
-
-    @property
-    def search(self) -> SearchSettings:
-        """The settings that `search_name` stands for."""
-        return SEARCHES[self.search_name]
 
 
 def declare_parameters(node: Node) -> None:
@@ -356,8 +566,14 @@ def read_wiring(values: Mapping[str, Any]) -> Wiring:
         ParameterError: a value is not allowed.
     """
     _check_choices(values)
+    if values["commander"] == "joint_trajectory" and values["setpoint_rate"] == 0.0:
+        raise ParameterError(
+            "Parameter setpoint_rate = 0 sends single targets, but commander = joint_trajectory "
+            "sends whole motions: set it to the rate of their points, for instance 50.0."
+        )
     return Wiring(
         planner=values["planner"],
+        remote=_read_remote(values) if values["planner"] == "remote" else None,
         replicas=values["serving.replicas"],
         serving_device=values["serving.device"],
         start_timeout=values["serving.start_timeout"],
@@ -367,12 +583,35 @@ def read_wiring(values: Mapping[str, Any]) -> Wiring:
         precision=values["world_model.precision"],
         base_frame=values["base_frame"],
         joint_prefix=values["joint_prefix"],
+        robot=values["robot"],
+        commander=values["commander"],
+        setpoint_rate=values["setpoint_rate"],
+        enabled=values["enabled"],
         pose_source=values["pose_source"],
         controller_frame=ControllerFrame(values["controller_frame"]),
         image_transport=values["image_transport"],
         capture_directory=Path(values["capture.directory"]).expanduser(),
         freshness=FreshnessLimits(values["max_age.camera"], values["max_age.joints"]),
     )
+
+
+def _read_remote(values: Mapping[str, Any]) -> RemoteSettings:
+    def file(name: str) -> Path | None:
+        return Path(values[name]).expanduser() if values[name] else None
+
+    try:
+        return RemoteSettings(
+            values["planner_address"],
+            token_file=file("planner_token_file"),
+            ca_file=file("planner_ca_file"),
+            certificate_file=file("planner_certificate_file"),
+            key_file=file("planner_key_file"),
+            plan_timeout_s=values["serving.plan_timeout"],
+            start_timeout_s=values["serving.start_timeout"],
+            latents=values["planner_latents"],
+        )
+    except ValueError as error:
+        raise ParameterError(f"Parameters of planner remote: {error}") from error
 
 
 def read_episode_defaults(values: Mapping[str, Any]) -> EpisodeDefaults:
@@ -382,16 +621,27 @@ def read_episode_defaults(values: Mapping[str, Any]) -> EpisodeDefaults:
         ParameterError: a value is not allowed, alone or together with another.
     """
     _check_choices(values)
+    limits = _section(values, "limits") | {"robot": LIMITS[values["robot"]]}
+    if values["commander"] == "dry_run":
+        # Nobody follows in a dry run; every step is planned from where the arm is.
+        limits["drift_patience"] = values["step_budget"]
     try:
         control = ControlSettings(
             motion=MotionSettings(**_section(values, "motion")),
             freshness=FreshnessLimits(**_section(values, "max_age")),
-            safety=SafetyLimits(**_section(values, "limits")),
+            safety=SafetyLimits(**limits),
+            look_ahead=LookAheadSettings(**_section(values, "non_blocking")),
+            queue=QueueSettings(**_section(values, "queue")),
         )
+        search = load_profile(values["search"])
+    except ProfileError as error:
+        raise ParameterError(f"Parameter search: {error}") from error
     except ValueError as error:
         raise ParameterError(f"Parameter {error}") from error
     return EpisodeDefaults(
         search_name=values["search"],
+        search=search,
+        plan_deadline=values["plan_deadline"] or None,
         seed=values["seed"],
         control_mode=values["control_mode"],
         energy_threshold=values["energy_threshold"],
@@ -404,7 +654,7 @@ def read_episode_defaults(values: Mapping[str, Any]) -> EpisodeDefaults:
 def _section(values: Mapping[str, Any], section: str) -> dict[str, Any]:
     prefix = f"{section}."
     return {
-        name.removeprefix(prefix): _point(name, value) if "workspace" in name else value
+        name.removeprefix(prefix): _GEOMETRY[name](name, value) if name in _GEOMETRY else value
         for name, value in values.items()
         if name.startswith(prefix)
     }
@@ -414,6 +664,27 @@ def _point(name: str, value: Sequence[float]) -> tuple[float, ...]:
     if len(value) != 3:
         raise ParameterError(f"Parameter {name} must hold x, y and z, not {len(value)} numbers.")
     return tuple(value)
+
+
+def _boxes(name: str, value: Sequence[float]) -> tuple[Any, ...]:
+    if list(value) == [0.0]:
+        return ()
+    if len(value) % 6:
+        raise ParameterError(
+            f"Parameter {name} must hold six numbers for each box, its lowest corner x, y, z and "
+            f"its highest, or a single 0.0 for none; it holds {len(value)}."
+        )
+    return tuple(
+        (_point(name, value[start : start + 3]), _point(name, value[start + 3 : start + 6]))
+        for start in range(0, len(value), 6)
+    )
+
+
+_GEOMETRY = {
+    "limits.workspace_min": _point,
+    "limits.workspace_max": _point,
+    "limits.forbidden_boxes": _boxes,
+}
 
 
 def _check_choices(values: Mapping[str, Any]) -> None:
@@ -427,6 +698,8 @@ def _check_choices(values: Mapping[str, Any]) -> None:
 
 
 def _kind(default: Any) -> str:
+    if isinstance(default, bool):
+        return "true or false"
     if isinstance(default, float):
         return f"a number with a decimal point, such as {default}"
     if isinstance(default, int):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 import traceback
+from collections.abc import Callable
 from concurrent.futures import wait
 from threading import Event, Lock
 from typing import Any
@@ -27,6 +28,7 @@ from jepa_planner_ros.control import (
     Outcome,
     SubGoal,
     Worker,
+    begin,
 )
 from jepa_planner_ros.control.runner import TICK_PERIOD
 from jepa_planner_ros.ros.goals import GoalError, ReachRequest, read_goal
@@ -63,8 +65,9 @@ class ReachServer:
         node: offers the action.
         runner: runs the episodes.
         world_model: encodes the photographs, in the worker.
-        worker: does what takes long.
+        worker: encodes.
         reporter: tells what happens.
+        refusal: why the arm must not move, or None.
     """
 
     def __init__(
@@ -74,12 +77,14 @@ class ReachServer:
         world_model: WorldModel,
         worker: Worker,
         reporter: Reporter,
+        refusal: Callable[[], str | None],
     ) -> None:
         self._node = node
         self._runner = runner
         self._world_model = world_model
         self._worker = worker
         self._reporter = reporter
+        self._refusal = refusal
         self._accepting = Lock()
         self._accepted: ReachRequest | None = None
         self._accepted_at = 0.0
@@ -135,6 +140,8 @@ class ReachServer:
     def _require_free(self) -> None:
         if self._stop_reason is not None:
             raise GoalError(self._stop_reason)
+        if refusal := self._refusal():
+            raise GoalError(refusal)
         if self.busy and not self._abandoned:
             raise GoalError("Another goal is being pursued: await its result or cancel it first.")
 
@@ -172,12 +179,12 @@ class ReachServer:
             time_limit=request.time_limit,
             model_fingerprint=self._world_model.fingerprint,
             search=defaults.search,
+            plan_deadline=defaults.plan_deadline,
             seed=defaults.seed,
         )
-        begin, transition = CONTROL_MODES[request.control_mode]
         return self._runner.run(
             begin(goal, defaults.control, started),
-            transition,
+            CONTROL_MODES[request.control_mode],
             GoalFollower(handle, defaults, self._reporter),
             lambda: self._cancel_reason(handle),
         )
@@ -186,7 +193,6 @@ class ReachServer:
         self, handle: Handle, request: ReachRequest, started: float
     ) -> tuple[SubGoal, ...]:
         encoding = self._worker.submit(lambda: self._encode(request, handle))
-        # The worker may still be busy with a plan that nobody awaits any more.
         while wait([encoding], TICK_PERIOD).not_done:
             if reason := self._cancel_reason(handle):
                 raise _EndedEarlyError(Outcome.CANCELLED, reason)
@@ -194,7 +200,7 @@ class ReachServer:
                 raise _EndedEarlyError(
                     Outcome.TIMED_OUT,
                     f"The time limit of {request.time_limit:g} s passed before the photographs "
-                    "were encoded: the planner is busy with a plan that nobody awaits any more.",
+                    "were encoded: raise time_limit, or give fewer or smaller photographs.",
                 )
         return encoding.result()
 

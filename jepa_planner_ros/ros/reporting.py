@@ -29,6 +29,7 @@ from std_msgs.msg import Header, String
 
 from jepa_planner_ros.control import Ended, Report
 from jepa_planner_ros.control.episode import Latency
+from jepa_planner_ros.control.queued import advice
 from jepa_planner_ros.control.safety import Stream
 from jepa_planner_ros.geometry import GRIPPER
 from jepa_planner_ros.ros.clock import duration_message, ros_now, stamp_message
@@ -96,7 +97,9 @@ def plan_message(report: Report, search_name: str, goal_id: GoalId, base_frame: 
         subgoal=report.subgoal,
         step=report.step,
         state=state_message(request.scene.state),
-        start_predicted=request.scene.latent is not seen.latent,
+        start_latents=[]
+        if request.scene.latent is seen.latent
+        else array("f", request.scene.latent.astype(np.float32).tobytes()),
         actions=[delta_message(action) for action in plan.actions],
         predicted_states=[state_message(state) for state in plan.states[1:]],
         energy=report.energy,
@@ -109,6 +112,7 @@ def plan_message(report: Report, search_name: str, goal_id: GoalId, base_frame: 
         previous=[delta_message(one) for one in request.previous]
         if request.previous is not None
         else [],
+        deadline=request.deadline or 0.0,
         close_gripper_from=_or_never(request.close_gripper_from),
         search=search_name,
         search_settings=search_to_json(request.search),
@@ -129,6 +133,7 @@ def feedback_message(report: Report, wiring: Wiring, stamp: int) -> ReachGoal.Fe
         ),
         target_gripper=float(report.target[GRIPPER]),
         latency=latency_message(report.latency),
+        queue_length=report.queue_length,
     )
 
 
@@ -171,6 +176,8 @@ class Reporter:
         """Duration of the last plan, s; NaN before the first."""
         self.planner_error: str | None = None
         """Why the last plan could not be made; None when it could."""
+        self.pace: str | None = None
+        """How step duration and planning time compare, and what that asks of the queue."""
 
     def say(self, text: str) -> None:
         """Tell something that is as it should be."""
@@ -188,10 +195,14 @@ class Reporter:
         """Publish the goal that is going to be pursued."""
         self._goals.publish(goal_message(request, goal_id, self._header()))
 
-    def publish_plan(self, report: Report, search_name: str, goal_id: GoalId) -> None:
+    def publish_plan(self, report: Report, defaults: EpisodeDefaults, goal_id: GoalId) -> None:
         """Publish the plan of one step."""
         self.last_plan, self.planner_error = report.latency.plan, None
-        self._plans.publish(plan_message(report, search_name, goal_id, self._wiring.base_frame))
+        queue = defaults.control.queue
+        if report.ratio is not None:
+            self.pace = advice(report.ratio, queue.chunk, queue.threshold)
+        message = plan_message(report, defaults.search_name, goal_id, self._wiring.base_frame)
+        self._plans.publish(message)
 
     def publish_outcome(self, ended: Ended, goal_id: GoalId) -> None:
         """Publish how the goal ended."""
@@ -221,7 +232,7 @@ class GoalFollower:
     def report(self, report: Report) -> None:
         """A step was planned and commanded."""
         goal_id = self.handle.goal_id.uuid
-        self.reporter.publish_plan(report, self.defaults.search_name, goal_id)
+        self.reporter.publish_plan(report, self.defaults, goal_id)
         self.handle.publish_feedback(self.reporter.feedback(report))
 
     def warn(self, text: str) -> None:
@@ -267,7 +278,10 @@ def _planner_status(name: str, reporter: Reporter) -> DiagnosticStatus:
         level=DiagnosticStatus.OK if failed is None else DiagnosticStatus.ERROR,
         name=f"{name}: planner",
         message=failed or reporter.status,
-        values=[KeyValue(key="last plan, s", value=duration)],
+        values=[
+            KeyValue(key="last plan, s", value=duration),
+            *([] if reporter.pace is None else [KeyValue(key="pace", value=reporter.pace)]),
+        ],
     )
 
 

@@ -12,11 +12,12 @@ from rclpy.callback_groups import CallbackGroup
 from rclpy.node import Node
 from sensor_msgs.msg import CompressedImage, Image
 
-from jepa_planner_ros.control import Frame, GripperMotion, RobotError
+from jepa_planner_ros.control import ControlSettings, Frame, GripperMotion, RobotError
 from jepa_planner_ros.control.episode import Tick
 from jepa_planner_ros.control.safety import Stream, staleness
 from jepa_planner_ros.ros.arm import Arm, CurrentPoseArm, JointStateArm
-from jepa_planner_ros.ros.commander import CartesianCommander
+from jepa_planner_ros.ros.commander import COMMANDERS
+from jepa_planner_ros.ros.drive import DirectDrive, Drive, EnableSwitch, SmoothDrive
 from jepa_planner_ros.ros.images import (
     check_compressed_image,
     check_image,
@@ -29,9 +30,18 @@ from jepa_planner_ros.types import Float64Array
 
 
 class RosRobot:
-    """Camera, measured end effector and commander."""
+    """Camera, measured end effector and drive.
 
-    def __init__(self, node: Node, wiring: Wiring, group: CallbackGroup) -> None:
+    Args:
+        node: has the topics.
+        wiring: which they are.
+        group: of the sensors.
+        motion_group: of what moves the arm and stops it, in which nothing may run long.
+    """
+
+    def __init__(
+        self, node: Node, wiring: Wiring, group: CallbackGroup, motion_group: CallbackGroup
+    ) -> None:
         limits = wiring.freshness
         measure = JointStateArm if wiring.pose_source == "joint_states" else CurrentPoseArm
         self.arm: Arm = measure(node, wiring, limits.joints, group)
@@ -53,7 +63,8 @@ class RosRobot:
                 _checked(check_compressed_image),
                 group,
             )
-        self._commander = CartesianCommander(node, wiring)
+        self._drive = _make_drive(node, wiring, self.arm, motion_group)
+        self.switch = EnableSwitch(node, self._drive, wiring.enabled, motion_group)
         self._begun = time.monotonic()
 
     def streams(self, now: float) -> tuple[Stream, Stream]:
@@ -77,7 +88,12 @@ class RosRobot:
             self.arm.newest(),
             None if frame is None else frame.stamp,
             self.streams(time),
+            self.switch.refusal or self._drive.fault(time),
         )
+
+    def begin(self, settings: ControlSettings) -> None:
+        """An episode begins: what stopped the one before does not count any more."""
+        self._drive.prepare(settings)
 
     def frame(self) -> Frame:
         """The newest camera frame and the arm's state when it was taken.
@@ -102,7 +118,20 @@ class RosRobot:
 
     def command(self, target: Float64Array, gripper: GripperMotion | None) -> None:
         """Send the arm to a state (7,), and the gripper on its way. Raises `RobotError`."""
-        self._commander.command(target, gripper)
+        if refusal := self.switch.refusal:
+            raise RobotError(refusal)
+        self._drive.command(target, gripper)
+
+    def hold(self, target: Float64Array) -> None:
+        """Stop the arm in motion, at or near a state (7,). Raises `RobotError`."""
+        self._drive.hold(target)
+
+
+def _make_drive(node: Node, wiring: Wiring, arm: Arm, group: CallbackGroup) -> Drive:
+    commander = COMMANDERS[wiring.commander](node, wiring, arm)
+    if wiring.setpoint_rate == 0.0 or wiring.commander == "dry_run":
+        return DirectDrive(commander)
+    return SmoothDrive(node, commander, arm, wiring.setpoint_rate, group)
 
 
 def _nothing_yet(topic: str) -> RobotError:

@@ -8,23 +8,29 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
+import numpy as np
 import ray
 import torch
+from numpy.typing import NDArray
 from ray import serve
 from ray.exceptions import RayActorError, RayTaskError
 from ray.serve import Application
 from ray.serve.handle import DeploymentHandle
 
 from jepa_planner_ros.planning import planning
+from jepa_planner_ros.search import REFERENCE_SEARCH
 from jepa_planner_ros.serving.messages import ServedPlan, ServingReport
 from jepa_planner_ros.serving.settings import ServingSettings
 from jepa_planner_ros.serving.shards import shards
 from jepa_planner_ros.types import (
-    SEARCHES,
+    Float32Array,
     ModelDescription,
     PlannerError,
+    PlannerUnavailableError,
     PlanRequest,
     RolloutReply,
     RolloutRequest,
@@ -33,12 +39,14 @@ from jepa_planner_ros.types import (
 from jepa_planner_ros.world_model import load_world_model
 from jepa_planner_ros.world_model.compilation import COMPILE_SWITCHES
 
+T = TypeVar("T")
+
 # A shard is sent again this often when the replica it was on dies.
 _ATTEMPTS = 3
 # More than one, or a replica that has just replied still looks full to the router for some
 # milliseconds and the next shard goes to a busy one instead.
 _MAX_ONGOING_SHARDS = 8
-_HEALTH_CHECK_PERIOD_S = 2.0
+HEALTH_CHECK_PERIOD_S = 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,11 +86,16 @@ class WorldModelReplica:
         self._device_lock = asyncio.Lock()
         self._scenes: dict[ray.ObjectRef[Scene], Scene] = {}
         # Served plans must not wait for what the first rollout allocates or compiles.
-        self._world_model.rehearse(max(search.horizon for search in SEARCHES.values()))
+        self._world_model.rehearse(REFERENCE_SEARCH.horizon)
 
     def describe(self) -> ModelDescription:
         """The model that this replica holds."""
         return self._world_model.describe()
+
+    async def encode(self, image: NDArray[np.uint8]) -> Float32Array:
+        """Latents (tokens, dim) of an RGB frame, uint8 (height, width, 3)."""
+        async with self._device_lock:
+            return await asyncio.to_thread(self._world_model.encode, image)
 
     async def evaluate(
         self, scene: list[ray.ObjectRef[Scene]], shard: RolloutRequest
@@ -129,24 +142,33 @@ class ClusterPlanner:
             self._description = replace(description, replicas=self._replicas)
         return self._description
 
-    async def plan(self, request: PlanRequest, timeout_s: float) -> ServedPlan:
+    async def plan(self, request: PlanRequest, timeout_s: float, robot: str = "") -> ServedPlan:
         """Search for the action sequence.
 
         Raises:
-            PlannerError: the request does not fit the model, time is up, a replica failed, or
-                replicas died faster than they could be replaced.
+            PlannerUnavailableError: time is up, or replicas died faster than they could be
+                replaced.
+            PlannerError: the request does not fit the model, or a replica failed.
         """
-        try:
-            return await asyncio.wait_for(self._plan(request), timeout_s)
-        except asyncio.TimeoutError:
-            raise PlannerError(
-                f"no plan within serving.plan_timeout {timeout_s:g} s: the search is too large for "
-                "this machine, or its replicas are being restarted."
-            ) from None
-        except RayTaskError as error:
-            raise PlannerError(sentence(error)) from None
-        except ValueError as error:
-            raise PlannerError(str(error)) from None
+        return await _within(timeout_s, self._plan(request))
+
+    async def encode(self, image: NDArray[np.uint8], timeout_s: float) -> Float32Array:
+        """Latents (tokens, dim) of an RGB frame, uint8 (height, width, 3).
+
+        Raises:
+            PlannerUnavailableError: time is up.
+            PlannerError: this is no such frame, or a replica failed.
+        """
+        return await _within(timeout_s, self._encode(image))
+
+    async def _encode(self, image: NDArray[np.uint8]) -> Float32Array:
+        for _ in range(_ATTEMPTS):
+            try:
+                latent: Float32Array = await self._world_models.encode.remote(image)
+            except RayActorError:
+                continue
+            return latent
+        raise _all_dead("encoding the same frame")
 
     async def _plan(self, request: PlanRequest) -> ServedPlan:
         description = await self.describe()
@@ -207,28 +229,48 @@ class Course:
                     "the checkpoint has changed on disk; start the planner again."
                 )
             return reply
-        raise PlannerError(
-            f"world model replicas died {_ATTEMPTS} times while evaluating the same candidates; "
-            "the machine may be out of memory."
-        )
+        raise _all_dead("evaluating the same candidates")
 
 
-def sentence(error: RayTaskError) -> str:
+async def _within(timeout_s: float, work: Awaitable[T]) -> T:
+    try:
+        return await asyncio.wait_for(work, timeout_s)
+    except asyncio.TimeoutError:
+        raise PlannerUnavailableError(
+            f"no answer within serving.plan_timeout {timeout_s:g} s: the search is too large for "
+            "this machine, or its replicas are being restarted."
+        ) from None
+    except RayTaskError as error:
+        raise planner_error(error) from None
+    except ValueError as error:
+        raise PlannerError(str(error)) from None
+
+
+def _all_dead(work: str) -> PlannerUnavailableError:
+    return PlannerUnavailableError(
+        f"world model replicas died {_ATTEMPTS} times while {work}; the machine may be out of "
+        "memory."
+    )
+
+
+def planner_error(error: RayTaskError) -> PlannerError:
     """What went wrong in a replica, without Ray's traceback."""
     cause = error.cause
-    if isinstance(cause, ValueError | PlannerError):
-        return str(cause)
-    return f"{type(cause).__name__} in a replica: {cause}"
+    if isinstance(cause, PlannerError):
+        return cause
+    if isinstance(cause, ValueError):
+        return PlannerError(str(cause))
+    return PlannerError(f"{type(cause).__name__} in a replica: {cause}")
 
 
-def planner_application(settings: ServingSettings) -> Application:
-    """The Serve application of settings whose device and replicas are decided."""
-    assert settings.replicas is not None, "call ServingSettings.for_this_machine() first"
-    world_models = serve.deployment(
+def world_models(settings: ServingSettings) -> Application:
+    """The replicas of the world model, for settings whose device and replicas are decided."""
+    assert settings.replicas is not None, "call ServingSettings.decided() first"
+    deployment = serve.deployment(
         name="WorldModel",
         num_replicas=settings.replicas,
         max_ongoing_requests=_MAX_ONGOING_SHARDS,
-        health_check_period_s=_HEALTH_CHECK_PERIOD_S,
+        health_check_period_s=HEALTH_CHECK_PERIOD_S,
         max_constructor_retry_count=1,
         request_router_config={
             "request_router_class": "ray.serve.experimental.round_robin_router:RoundRobinRouter"
@@ -241,9 +283,14 @@ def planner_application(settings: ServingSettings) -> Application:
             "runtime_env": {"env_vars": dict.fromkeys(COMPILE_SWITCHES, "0")},
         },
     )(WorldModelReplica)
+    return deployment.bind(settings)
+
+
+def planner_application(settings: ServingSettings) -> Application:
+    """The planner for handles within the cluster."""
     planner = serve.deployment(
         name="Planner",
-        health_check_period_s=_HEALTH_CHECK_PERIOD_S,
+        health_check_period_s=HEALTH_CHECK_PERIOD_S,
         ray_actor_options={"num_cpus": 0},
     )(ClusterPlanner)
-    return planner.bind(world_models.bind(settings), settings.replicas)
+    return planner.bind(world_models(settings), settings.replicas)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import os
-import secrets
-import shutil
-import subprocess
-import sys
-import tempfile
+import logging
 import threading
+import time
+from concurrent.futures import Future
 from importlib.util import find_spec
-from multiprocessing import Pipe
 from pathlib import Path
-from typing import Any, TypeVar
 
+from jepa_planner_ros.serving.host_process import HostLostError, HostProcess, private_cluster
 from jepa_planner_ros.serving.messages import (
     GRACE_S,
     HostReply,
@@ -23,13 +19,22 @@ from jepa_planner_ros.serving.messages import (
     ServedPlan,
     ServingReport,
 )
-from jepa_planner_ros.serving.session import end_session
 from jepa_planner_ros.serving.settings import ServingSettings
-from jepa_planner_ros.types import ModelDescription, Plan, PlannerError, PlanRequest
+from jepa_planner_ros.types import (
+    ModelDescription,
+    Plan,
+    PlannerError,
+    PlannerUnavailableError,
+    PlanRequest,
+)
 from jepa_planner_ros.world_model import PRESETS, CheckpointError, read_checkpoint
 from jepa_planner_ros.world_model.precision import AUTO
 
-_Answer = TypeVar("_Answer")
+_HOST = f"{__package__}.host"
+# How long to wait before asking again whether Ray has been started, s.
+_RETRY_AFTER_S = 1.0
+
+_log = logging.getLogger(__name__)
 
 
 class LocalRayPlanner:
@@ -37,9 +42,10 @@ class LocalRayPlanner:
 
     It starts a private Ray, waits until every replica has run the model, and ends it again with
     `close`, or when this process ends in any way. Ray runs in a session of its own, so neither its
-    failures nor a Ctrl-C in the terminal pass from one to the other. Plans equal those of
-    `jepa_planner_ros.planning.InProcessPlanner` to the last bit. Threads may share a planner; their
-    plans are made one after the other.
+    failures nor a Ctrl-C in the terminal pass from one to the other. Should Ray be lost, the next
+    plan fails with `PlannerUnavailableError`, and another Ray is started in the background. Plans
+    equal those of `jepa_planner_ros.planning.InProcessPlanner` to the last bit. Threads may share a
+    planner; their plans are made one after the other.
 
     Args:
         checkpoint: a preset's name, one of our safetensors files, or Meta's ``.pt``.
@@ -83,33 +89,16 @@ class LocalRayPlanner:
                 "Ray is not installed: run pip install 'ray[serve]', or plan in this process."
             )
         self.plan_timeout_s = plan_timeout_s
+        self._settings = HostSettings(serving, dashboard)
+        self._start_timeout_s = start_timeout_s
         self._numbers = itertools.count()
         self._one_plan = threading.Lock()
         self._closed = False
         self.last_report: ServingReport | None = None
         """How the replicas shared the latest plan."""
-        # Not where TMPDIR may point: the path of a Unix socket ends after 107 bytes.
-        self._directory = Path(tempfile.mkdtemp(prefix="jepa_ray_", dir="/tmp"))
-        self._connection, for_host = Pipe()
-        with for_host, self._log.open("wb") as log:
-            self._host = subprocess.Popen(
-                [sys.executable, "-m", f"{__package__}.host", str(for_host.fileno())],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                env=_environment(),
-                pass_fds=[for_host.fileno()],
-                start_new_session=True,
-            )
+        self._ray = _Ray(self._settings, start_timeout_s)
         try:
-            self._send(HostSettings(serving, self._directory, dashboard))
-            self._description: ModelDescription = _unless_error(
-                self._receive(
-                    start_timeout_s,
-                    f"Ray and the world model were not ready within {start_timeout_s:g} s; "
-                    "serving.start_timeout sets the limit.",
-                )
-            )
+            self._description = self._ray.ready.result()
         except BaseException:
             self.close()
             raise
@@ -128,72 +117,103 @@ class LocalRayPlanner:
         """Search on the replicas.
 
         Raises:
-            PlannerError: the request does not fit the model, no plan was made in time, or the
-                cluster is gone.
+            PlannerUnavailableError: Ray is being started again, or no plan was made in time.
+            PlannerError: the request does not fit the model, or the planner was closed.
         """
         with self._one_plan:
-            served = self._exchange(request)
+            try:
+                self._require_ray()
+                served = self._ray.plan(
+                    HostRequest(next(self._numbers), request, self.plan_timeout_s)
+                )
+            except HostLostError as lost:
+                self._start_again(lost)
+                raise PlannerUnavailableError(
+                    f"{lost}; Ray is started again in the background.", _RETRY_AFTER_S
+                ) from lost
             self.last_report = served.report
         return served.plan
 
     def close(self) -> None:
         """End Ray and every process of it. A plan in progress in another thread fails."""
-        if self._closed:
-            return
         self._closed = True
-        end_session(self._host.pid)
-        self._host.wait()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        self._ray.end()
+
+    def _require_ray(self) -> None:
+        """Raise unless Ray is there, with the same model as ever."""
+        if self._closed:
+            raise PlannerError("the planner was closed.")
+        if not self._ray.ready.done():
+            raise PlannerUnavailableError(
+                f"Ray is being started again, for {self._ray.age:.0f} s now.", _RETRY_AFTER_S
+            )
+        try:
+            description = self._ray.ready.result()
+        except PlannerError as error:
+            raise HostLostError(f"Ray could not be started again: {error}") from error
+        if description != self._description:
+            raise PlannerError(
+                f"the checkpoint has changed on disk: model {description.fingerprint} would plan "
+                f"in place of {self._description.fingerprint}; start the planner again."
+            )
+
+    def _start_again(self, lost: HostLostError) -> None:
+        self._ray.end()
+        if self._closed:
+            raise PlannerError("the planner was closed.") from lost
+        _log.warning("%s. Starting Ray again ...", lost)
+        self._ray = _Ray(self._settings, self._start_timeout_s)
+
+
+class _Ray:
+    """One Ray, from its start in the background to its end.
+
+    Attributes:
+        ready: what the replicas hold, once all are warm; or the `PlannerError` that prevents it.
+    """
+
+    def __init__(self, settings: HostSettings, timeout_s: float) -> None:
+        self._host = HostProcess(_HOST, private_cluster())
+        self._begun = time.monotonic()
+        self.ready: Future[ModelDescription] = Future()
+        threading.Thread(
+            target=self._start, args=(settings, timeout_s), name="starting Ray", daemon=True
+        ).start()
 
     @property
-    def _log(self) -> Path:
-        return self._directory / "host.log"
+    def age(self) -> float:
+        """Time since the start was begun, s."""
+        return time.monotonic() - self._begun
 
-    def _exchange(self, request: PlanRequest) -> ServedPlan:
-        number, limit_s = next(self._numbers), self.plan_timeout_s
-        self._send(HostRequest(number, request, limit_s))
-        patience_s = limit_s + 2 * GRACE_S
+    def plan(self, request: HostRequest) -> ServedPlan:
+        """Have a plan made. Raises `PlannerError`, and `HostLostError` when this Ray is lost."""
+        self._host.send(request)
+        patience_s = request.timeout_s + 2 * GRACE_S
         while True:
-            reply: HostReply = self._receive(
-                patience_s, f"the process that hosts Ray has not answered for {patience_s:g} s."
+            reply: HostReply = self._host.receive(
+                patience_s, f"the process that hosts Ray has not answered for {patience_s:g} s"
             )
             # The reply to an earlier request comes first if an interrupt broke off the wait for it.
-            if reply.number == number:
-                return _unless_error(reply.answer)
+            if reply.number == request.number:
+                if isinstance(reply.answer, PlannerError):
+                    raise reply.answer
+                return reply.answer
 
-    def _send(self, message: HostSettings | HostRequest) -> None:
+    def end(self) -> None:
+        """End every process of it."""
+        self._host.end()
+
+    def _start(self, settings: HostSettings, timeout_s: float) -> None:
         try:
-            self._connection.send(message)
-        except OSError:
-            raise PlannerError(self._cause_of_death()) from None
-
-    def _receive(self, timeout_s: float, complaint: str) -> Any:
-        try:
-            if not self._connection.poll(timeout_s):
-                raise PlannerError(complaint)
-            return self._connection.recv()
-        except (EOFError, OSError):
-            raise PlannerError(self._cause_of_death()) from None
-
-    def _cause_of_death(self) -> str:
-        if self._closed:
-            return "the planner was closed."
-        last_words = " ".join(self._log.read_text(errors="replace").splitlines()[-1:])
-        return f"the process that hosts Ray has ended ({last_words}); start the planner again."
-
-
-def _unless_error(answer: _Answer | PlannerError) -> _Answer:
-    if isinstance(answer, PlannerError):
-        raise answer
-    return answer
-
-
-def _environment() -> dict[str, str]:
-    return os.environ | {
-        # Only processes of this cluster know the token, so nobody else on the machine can join.
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": secrets.token_hex(32),
-        "RAY_USAGE_STATS_ENABLED": "0",
-        # The arm waits for the workers; Ray would give every other process precedence (nice 15).
-        "RAY_worker_niceness": "0",
-    }
+            self._host.send(settings)
+            answer: ModelDescription | PlannerError = self._host.receive(
+                timeout_s,
+                f"Ray and the world model were not ready within {timeout_s:g} s; "
+                "serving.start_timeout sets the limit",
+            )
+        except PlannerError as error:
+            answer = error
+        if isinstance(answer, PlannerError):
+            self.ready.set_exception(answer)
+        else:
+            self.ready.set_result(answer)

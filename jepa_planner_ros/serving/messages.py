@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from jepa_planner_ros.serving.settings import ServingSettings
-from jepa_planner_ros.types import Plan, PlannerError, PlanRequest
+from jepa_planner_ros.types import Plan, PlannerError, PlannerUnavailableError, PlanRequest
 
 GRACE_S = 5.0
 """How much longer than its time limit each side waits for the next one's word of a plan."""
+
+
+class PlannerBusyError(PlannerUnavailableError):
+    """Too many plans wait already."""
 
 
 @dataclass(frozen=True)
@@ -21,11 +24,13 @@ class ServingReport:
         shards: how many shards each replica evaluated.
         collisions: shards that had to queue behind another of their round.
         retries: shards that were sent again because a replica died.
+        waited: time until the plan's turn came, s.
     """
 
     shards: Mapping[str, int]
     collisions: int
     retries: int
+    waited: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +43,9 @@ class ServedPlan:
 
 @dataclass(frozen=True)
 class HostSettings:
-    """What to serve and where Ray keeps its sockets and logs."""
+    """What to serve."""
 
     serving: ServingSettings
-    directory: Path
     dashboard: bool
 
 

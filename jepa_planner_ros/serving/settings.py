@@ -43,17 +43,24 @@ class ServingSettings:
             raise ValueError(f"serving.micro_batch must be at least 1, not {self.micro_batch}.")
 
     def for_this_machine(self) -> ServingSettings:
-        """The same with device and number of replicas decided.
+        """The same with device and number of replicas decided by this machine's GPUs.
 
         Raises:
             PlannerError: there are fewer GPUs than replicas.
         """
-        gpus = torch.cuda.device_count()
+        return self.decided(torch.cuda.device_count())
+
+    def decided(self, gpus: int) -> ServingSettings:
+        """The same with device and number of replicas decided, where there are so many GPUs.
+
+        Raises:
+            PlannerError: there are fewer GPUs than replicas.
+        """
         device = ("cuda" if gpus else "cpu") if self.device == "auto" else self.device
         replicas = self.replicas or (max(gpus, 1) if device == "cuda" else _CPU_REPLICAS)
         if device == "cuda" and replicas > gpus:
             raise PlannerError(
-                f"serving.replicas {replicas} needs as many GPUs, but this machine has {gpus}: "
+                f"serving.replicas {replicas} needs as many GPUs, but there are {gpus} here: "
                 "lower it, or set serving.device to 'cpu'."
             )
         return replace(self, device=device, replicas=replicas)

@@ -9,7 +9,7 @@ import numpy as np
 from jepa_planner_ros.geometry import POSITION
 from jepa_planner_ros.sim.episodes import sample_reach_task
 from jepa_planner_ros.sim.franka import FrankaSim
-from jepa_planner_ros.types import Planner, PlanRequest, Scene, SearchSettings
+from jepa_planner_ros.types import Plan, Planner, PlanRequest, Scene, SearchSettings
 from jepa_planner_ros.world_model import WorldModel
 
 
@@ -22,11 +22,15 @@ class Reach:
             step, metres; measured by the simulation, never seen by the planner.
         energies: latent distance to the goal at the start and after each step.
         plan_seconds: duration of each plan.
+        rollouts: of each plan.
+        fallbacks: plans in which cross-entropy rounds took over.
     """
 
     distances: tuple[float, ...]
     energies: tuple[float, ...]
     plan_seconds: tuple[float, ...]
+    rollouts: tuple[int, ...]
+    fallbacks: int
 
 
 def reach(
@@ -36,22 +40,40 @@ def reach(
     search: SearchSettings,
     seed: int,
     steps: int,
+    world_seed: int | None = None,
 ) -> Reach:
-    """Let the arm reach for the goal photograph of the task with number `seed`."""
+    """Let the arm reach for the goal photograph of the task with number `seed`.
+
+    Args:
+        sim: the robot; it is reset.
+        world_model: encodes what the camera sees.
+        planner: with the same world model.
+        search: how to plan.
+        seed: of the task, and of the search's noise.
+        steps: actions to carry out.
+        world_seed: change cube, camera and light to this seed's once the goal is photographed.
+    """
     task = sample_reach_task(sim, seed)
+    if world_seed is not None:
+        sim.reset(seed, world_seed)
     goal_latent = world_model.encode(task.goal_image)
     latent = world_model.encode(sim.render())
     distances = [task.distance]
     energies = [float(np.abs(latent - goal_latent).mean())]
-    plan_seconds = []
-    previous = None
+    plans: list[Plan] = []
     for step in range(steps):
         scene = Scene(latent, sim.state, goal_latent)
+        previous = plans[-1].actions if plans else None
         plan = planner.plan(PlanRequest(scene, search, seed, step, previous))
-        previous = plan.actions
+        plans.append(plan)
         sim.move(plan.actions[0])
         latent = world_model.encode(sim.render())
         distances.append(float(np.linalg.norm((sim.state - task.goal_state)[POSITION])))
         energies.append(float(np.abs(latent - goal_latent).mean()))
-        plan_seconds.append(plan.timing.total)
-    return Reach(tuple(distances), tuple(energies), tuple(plan_seconds))
+    return Reach(
+        tuple(distances),
+        tuple(energies),
+        tuple(plan.timing.total for plan in plans),
+        tuple(plan.rollouts for plan in plans),
+        sum(plan.fallback is not None for plan in plans),
+    )

@@ -23,8 +23,8 @@ from scipy.spatial.transform import Rotation
 from jepa_planner_ros.geometry import GRIPPER, POSITION, ROTATION, action_between, apply_action
 from jepa_planner_ros.robot.kinematics import HOME_JOINTS, InverseKinematics, end_effector_state
 from jepa_planner_ros.robot.limits import PANDA
+from jepa_planner_ros.robot.motion import MinimumJerkMotion, Reference, shortest_duration
 from jepa_planner_ros.sim import scene
-from jepa_planner_ros.sim.motion import MinimumJerkMotion, shortest_duration
 from jepa_planner_ros.types import Float64Array
 
 Image = NDArray[np.uint8]
@@ -131,13 +131,20 @@ class FrankaSim:
         self._target: Float64Array
         self._error: Float64Array
         self._joint_targets: Float64Array
-        self._origin: _Reference
+        self._origin: Reference
         self._motion: MinimumJerkMotion
         self.reset(seed)
 
-    def reset(self, seed: int) -> Float64Array:
-        """Start over: cube, camera, light and arm as `seed` says. Returns the state (7,)."""
+    def reset(self, seed: int, world_seed: int | None = None) -> Float64Array:
+        """Start over: cube, camera, light and arm as `seed` says. Returns the state (7,).
+
+        Args:
+            seed: of everything that is random.
+            world_seed: cube, camera and light as another seed has them; None as `seed` has them.
+        """
         world, start, execution = np.random.default_rng(seed).spawn(3)
+        if world_seed is not None:
+            world = np.random.default_rng(world_seed).spawn(1)[0]
         self._execution = execution
         mujoco.mj_resetData(self._model, self._data)
         self._vary_world(world)
@@ -326,17 +333,17 @@ class FrankaSim:
         """Make `state` the target and the reference, at rest."""
         self._target = np.array(state, dtype=np.float64)
         self._error = np.zeros(3)
-        self._origin = _Reference.from_state(state)
+        self._origin = Reference.from_state(state)
         still = np.zeros(7)
         self._motion = MinimumJerkMotion(still, 0.0, still, still)
         self._motion_time = 0.0
 
-    def _reference(self) -> tuple[_Reference, Float64Array, Float64Array]:
+    def _reference(self) -> tuple[Reference, Float64Array, Float64Array]:
         """Where the controller steers to now, with the velocity and acceleration (7,) there."""
         distance, velocity, acceleration = self._motion.at(self._motion_time)
         return self._origin.moved(distance), velocity, acceleration
 
-    def _reachable_share(self, reference: _Reference, distance: Float64Array) -> float:
+    def _reachable_share(self, reference: Reference, distance: Float64Array) -> float:
         """How much of the way (7,) from the reference the arm can go, 0..1."""
 
         def reached(share: float) -> bool:
@@ -373,31 +380,6 @@ class FrankaSim:
             -settings.light_jitter, settings.light_jitter, direction.shape
         )
         model.light_dir[:] /= np.linalg.norm(model.light_dir, axis=1, keepdims=True)
-
-
-@dataclass(frozen=True, eq=False)
-class _Reference:
-    """The pose and closedness that the controller steers to."""
-
-    position: Float64Array
-    rotation: Rotation
-    gripper: float
-
-    @classmethod
-    def from_state(cls, state: Float64Array) -> _Reference:
-        rotation = Rotation.from_euler("xyz", state[ROTATION])
-        return cls(np.array(state[POSITION]), rotation, float(state[GRIPPER]))
-
-    def moved(self, distance: Float64Array) -> _Reference:
-        """Displaced by metres, a rotation vector in the base frame, and closedness: (7,)."""
-        return _Reference(
-            self.position + distance[POSITION],
-            Rotation.from_rotvec(distance[ROTATION]) * self.rotation,
-            self.gripper + float(distance[GRIPPER]),
-        )
-
-    def as_state(self) -> Float64Array:
-        return np.concatenate((self.position, self.rotation.as_euler("xyz"), [self.gripper]))
 
 
 def _require_finite(state: Float64Array) -> None:

@@ -11,10 +11,11 @@ from tqdm import tqdm
 
 from jepa_planner_ros.geometry import POSITION
 from jepa_planner_ros.planning import InProcessPlanner
+from jepa_planner_ros.search import FAST_SEARCH
 from jepa_planner_ros.sim.closed_loop import reach
 from jepa_planner_ros.sim.franka import FrankaSim
 from jepa_planner_ros.training.dataset import Split
-from jepa_planner_ros.types import FAST_SEARCH, Float32Array, Float64Array, Scene
+from jepa_planner_ros.types import Float32Array, Float64Array, Scene
 from jepa_planner_ros.world_model import WorldModel, energy
 
 _CANDIDATES = 128

@@ -38,10 +38,7 @@ from jepa_planner_ros.world_model.storage import read_checkpoint
 
 
 def default_micro_batch(device: str | torch.device) -> int:
-    """Candidates at once: enough to keep a GPU busy; on a CPU, what stays in its caches.
-
-    Both divide the searches of `jepa_planner_ros.types.SEARCHES` with little padding.
-    """
+    """Candidates at once: enough to keep a GPU busy; on a CPU, what stays in its caches."""
     return 16 if torch.device(device).type == "cpu" else 100
 
 

@@ -7,7 +7,7 @@ planning. The mathematics is the same; a test compares both in double precision.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import torch
@@ -41,25 +41,32 @@ class DenseLinear:
 
 
 @dataclass(frozen=True, eq=False)
-class PackedLinear:
-    """The same on a CPU, by oneDNN, with the weight in blocks as its kernels read it.
+class OneDnnLinear:
+    """The same on a CPU, by oneDNN, in the weight's precision.
 
-    PyTorch calls oneDNN for bf16 by itself, packing the weight each time, but MKL for fp32, which
-    leaves half of the speed of AMD's processors unused.
+    PyTorch calls oneDNN for bf16 by itself, but for fp32 it calls MKL, which leaves half of the
+    speed of AMD's processors unused.
+
+    Attributes:
+        weight: in oneDNN's own layout.
+        bias: (outputs,).
+        after: what oneDNN does to the sums before it stores them: ``none`` or ``gelu``.
     """
 
-    packed: Tensor
+    weight: Tensor
     bias: Tensor
+    after: str = "none"
 
     @classmethod
-    def of(cls, weight: Tensor, bias: Tensor) -> PackedLinear:
-        """Pack a weight (outputs, inputs)."""
-        return cls(torch.ops.mkldnn._reorder_linear_weight(weight), bias)
+    def packed(cls, weight: Tensor, bias: Tensor, after: str = "none") -> OneDnnLinear:
+        """With a weight (outputs, inputs) put into the order in which the kernels read it."""
+        return cls(torch.ops.mkldnn._reorder_linear_weight(weight), bias, after)
 
     def __call__(self, x: Tensor) -> Tensor:
         """(..., inputs) -> (..., outputs)."""
+        algorithm = "none" if self.after == "gelu" else ""  # The exact GELU, none of its likes.
         return torch.ops.mkldnn._linear_pointwise(
-            x.to(self.bias.dtype), self.packed, self.bias, "none", [], ""
+            x.to(self.bias.dtype), self.weight, self.bias, self.after, [], algorithm
         )
 
 
@@ -72,12 +79,11 @@ class UpcastLinear:
 
     weight: Tensor
     bias: Tensor
+    after: str = "none"
 
     def __call__(self, x: Tensor) -> Tensor:
         """(..., inputs) -> (..., outputs), in fp32."""
-        weight = self.weight.float()
-        linear = PackedLinear.of if _packs(weight.dtype) else DenseLinear
-        return linear(weight, self.bias)(x)
+        return OneDnnLinear(self.weight.float().to_mkldnn(), self.bias, self.after)(x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +121,17 @@ def _to_int8(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True, eq=False)
+class WithGelu:
+    """A product, and the GELU of it."""
+
+    linear: Linear
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(..., inputs) -> (..., outputs)."""
+        return functional.gelu(self.linear(x))
+
+
+@dataclass(frozen=True, eq=False)
 class Norm:
     """LayerNorm over the last dimension."""
 
@@ -147,14 +164,21 @@ class Workshop:
             self._own(weights[f"{name}.weight"], dtype), self._own(weights[f"{name}.bias"], dtype)
         )
 
-    def mlp_linear(self, weights: Mapping[str, Tensor], name: str) -> Linear:
-        """A layer of an MLP, which may be in 8-bit integers."""
-        if not self.precision.int8_mlp:
-            return self.linear(weights, name)
-        return Int8Linear.of(
-            self._own(weights[f"{name}.weight"], torch.float32),
-            self._own(weights[f"{name}.bias"], self.precision.matmul),
-        )
+    def mlp(self, weights: Mapping[str, Tensor], name: str) -> tuple[Linear, Linear]:
+        """Its two layers, the first with the GELU that follows it; perhaps of 8-bit integers."""
+        if self.precision.int8_mlp:
+            eight_bits = [
+                Int8Linear.of(
+                    self._own(weights[f"{name}.{layer}.weight"], torch.float32),
+                    self._own(weights[f"{name}.{layer}.bias"], self.precision.matmul),
+                )
+                for layer in ("fc1", "fc2")
+            ]
+            return WithGelu(eight_bits[0]), eight_bits[1]
+        hidden, output = (self.linear(weights, f"{name}.{layer}") for layer in ("fc1", "fc2"))
+        if isinstance(hidden, (OneDnnLinear, UpcastLinear)):
+            return replace(hidden, after="gelu"), output
+        return WithGelu(hidden), output
 
     def norm(self, weights: Mapping[str, Tensor], name: str) -> Norm:
         """The LayerNorm `name`, in the residual stream's precision."""
@@ -190,10 +214,10 @@ class Workshop:
     def _linear(self, weight: Tensor, bias: Tensor) -> Linear:
         dtype = self.precision.matmul
         weight = self._own(weight, dtype)
-        if self.device.type == "cpu" and dtype is torch.float16:
+        if self.device.type == "cpu" and dtype is torch.float16 and _on_onednn(torch.float32):
             return UpcastLinear(weight, self._own(bias, torch.float32))
-        if self.device.type == "cpu" and _packs(dtype):
-            return PackedLinear.of(weight, self._own(bias, dtype))
+        if self.device.type == "cpu" and _on_onednn(dtype):
+            return OneDnnLinear.packed(weight, self._own(bias, dtype))
         return DenseLinear(weight, self._own(bias, dtype))
 
     def _own(self, weight: Tensor, dtype: torch.dtype) -> Tensor:
@@ -201,7 +225,7 @@ class Workshop:
         return weight.to(self.device, dtype, copy=True)
 
 
-def _packs(dtype: torch.dtype) -> bool:
+def _on_onednn(dtype: torch.dtype) -> bool:
     """Whether this CPU's oneDNN has kernels for `dtype`."""
     if not torch.backends.mkldnn.is_available():
         return False
@@ -227,8 +251,8 @@ class PreparedBlock:
     qkv: Linear
     proj: Linear
     norm2: Norm
-    fc1: Linear
-    fc2: Linear
+    mlp_hidden: Linear
+    mlp_output: Linear
 
     @classmethod
     def of(
@@ -242,8 +266,7 @@ class PreparedBlock:
             workshop.qkv(weights, f"{name}.attn.qkv", heads),
             workshop.linear(weights, f"{name}.attn.proj"),
             workshop.norm(weights, f"{name}.norm2"),
-            workshop.mlp_linear(weights, f"{name}.mlp.fc1"),
-            workshop.mlp_linear(weights, f"{name}.mlp.fc2"),
+            *workshop.mlp(weights, f"{name}.mlp"),
         )
 
     def attendance(self, x: Tensor, rope: RopeTable) -> Attendance:
@@ -255,7 +278,7 @@ class PreparedBlock:
     def update(self, x: Tensor, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Tokens (batch, tokens, dim) after attending, with their `queries`, and the MLP."""
         x = x + self.proj(attend(queries, keys, values).transpose(1, 2).flatten(-2))
-        return x + self.fc2(functional.gelu(self.fc1(self.norm2(x))))
+        return x + self.mlp_output(self.mlp_hidden(self.norm2(x)))
 
 
 def attend(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:

@@ -17,6 +17,26 @@ COMMANDS = (
         "measure what each precision does to a search, and draw it",
         "jepa_planner_ros.cli.bench.precision",
     ),
+    Command(
+        "search",
+        "compare searches in closed loop, in simulation",
+        "jepa_planner_ros.cli.bench.search",
+    ),
+    Command(
+        "landscape",
+        "draw the energy around standing still, from two photographs",
+        "jepa_planner_ros.cli.bench.landscape",
+    ),
+    Command(
+        "null-space",
+        "draw which first actions an energy leaves open",
+        "jepa_planner_ros.cli.bench.null_space",
+    ),
+    Command(
+        "control",
+        "compare control modes: pace, accuracy, and how long the arm stands still",
+        "jepa_planner_ros.cli.bench.control",
+    ),
 )
 
 

@@ -30,7 +30,6 @@ from jepa_planner_ros.types import Float64Array
 from jepa_planner_ros.world_model import PRECISIONS, CheckpointError, choose_precision
 from jepa_planner_ros.world_model.compilation import obstacle
 from jepa_planner_ros.world_model.cost import reference_operations, rollout_operations
-from jepa_planner_ros.world_model.model import default_micro_batch
 from jepa_planner_ros.world_model.precision import FP64, caution
 
 # Candidates at once in double precision, which takes four times the memory of fp16.
@@ -154,7 +153,7 @@ def add_trial_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--micro-batch",
         type=positive,
-        help="candidates at once (default: what divides --samples, up to 100 on GPUs, 16 on CPUs)",
+        help="candidates at once (default: what divides --samples, up to 100 on GPUs, 32 on CPUs)",
     )
 
 
@@ -199,7 +198,8 @@ def trial_of(args: argparse.Namespace) -> Trial:
             args.preset,
             args.checkpoint,
             device,
-            args.micro_batch or _even_micro_batch(args.samples, default_micro_batch(device)),
+            args.micro_batch
+            or _even_micro_batch(args.samples, 32 if device.type == "cpu" else 100),
             _SEED,
         )
     except CheckpointError as error:

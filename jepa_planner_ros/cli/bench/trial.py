@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from jepa_planner_ros.search import CrossEntropyMethod, seeded_noise
-from jepa_planner_ros.types import REFERENCE_SEARCH, Float64Array, SearchSettings
+from jepa_planner_ros.search import REFERENCE_SEARCH, CrossEntropySettings, search_for
+from jepa_planner_ros.types import Float64Array, PlanRequest, RolloutReply, Scene
 from jepa_planner_ros.world_model import (
     PRESETS,
     Context,
@@ -108,6 +108,14 @@ class FastPath:
         """Whether compiled code has run."""
         return self._compiler is not None and self._compiler.runs > 0
 
+    @property
+    def scene(self) -> Scene:
+        """What a search is told."""
+        latent, goal = (
+            latents.float().cpu().numpy() for latents in (self._trial.latent, self._trial.goal)
+        )
+        return Scene(latent, self._trial.state.double().cpu().numpy(), goal)
+
     @torch.inference_mode()
     def energies(self, candidates: Float64Array) -> Float64Array:
         """Energies (batch, horizon) of candidates (batch, horizon, 7)."""
@@ -120,7 +128,11 @@ class FastPath:
 
 
 class ReferencePath:
-    """Upstream's way, in fp32 without any shortcut; micro-batches for the sake of memory."""
+    """Upstream's way, in fp32 without any shortcut.
+
+    All candidates are computed at once, as upstream does, but on a GPU in micro-batches, which
+    keep it as busy and fit its memory.
+    """
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
@@ -135,9 +147,10 @@ class ReferencePath:
         context = replace(self._trial.context, latents=self._trial.latent[None].float())
         goal = self._trial.goal.float()
         actions = torch.from_numpy(candidates).to(self._trial.device)
+        on_cpu = self._trial.device.type == "cpu"
         energies = [
             energy(reference_rollout(self._predictor, context, batch).latents, goal)
-            for batch in actions.split(self._trial.micro_batch)
+            for batch in actions.split(len(actions) if on_cpu else self._trial.micro_batch)
         ]
         return torch.cat(energies).double().cpu().numpy()
 
@@ -177,7 +190,7 @@ def make_trial(
     return replace(trial, goal=goal)
 
 
-def search_settings(samples: int, horizon: int, rounds: int) -> SearchSettings:
+def search_settings(samples: int, horizon: int, rounds: int) -> CrossEntropySettings:
     """The reference's search with other numbers of candidates, actions and rounds."""
     return replace(
         REFERENCE_SEARCH,
@@ -189,15 +202,14 @@ def search_settings(samples: int, horizon: int, rounds: int) -> SearchSettings:
 
 
 def candidates_of_rounds(
-    path: FastPath, settings: SearchSettings, seed: int
+    path: FastPath, settings: CrossEntropySettings, seed: int
 ) -> Iterator[Float64Array]:
     """What a search proposes in each round, (samples, horizon, 7)."""
-    noise = seeded_noise(seed, 0, settings.horizon, settings.samples)
-    search = CrossEntropyMethod(settings, noise)
+    search = search_for(PlanRequest(path.scene, settings, seed))
     while not search.finished:
-        candidates = search.propose()
+        candidates = search.propose().candidates
         yield candidates
-        search.tell(path.energies(candidates))
+        search.tell(RolloutReply(path.energies(candidates)))
 
 
 def elite_overlap(energies: Float64Array, truth: Float64Array, elites: int) -> float:

@@ -1,0 +1,133 @@
+"""``jepa-planner plan``: one plan from two photographs, without ROS and without Ray."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jepa_planner_ros.cli import CommandError
+from jepa_planner_ros.planning import InProcessPlanner
+from jepa_planner_ros.search.profiles import DEFAULT_PROFILE, load_profile
+from jepa_planner_ros.types import Plan, PlannerError, PlanRequest, Scene
+from jepa_planner_ros.world_model import PRECISIONS, CheckpointError, load_world_model
+from jepa_planner_ros.world_model.precision import AUTO, caution
+
+_STATE = ("X", "Y", "Z", "ROLL", "PITCH", "YAW", "GRIPPER")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line."""
+    parser.description = (
+        "Make one plan: from what the camera sees now to what a photograph shows. Nothing moves. "
+        "For trying a checkpoint, a camera's place or a search before a robot is there."
+    )
+    parser.epilog = (
+        "example: jepa-planner plan now.png goal.png --state 0.4 0 0.3 0 0 0 0 --checkpoint "
+        "vjepa2-ac-vitg.pt --device cuda. The state is the end effector's in the robot's base "
+        "frame: metres, radians (extrinsic xyz), and the gripper from 0, open, to 1, closed."
+    )
+    parser.add_argument("frame", type=Path, help="picture of the camera now")
+    parser.add_argument("goal", type=Path, help="photograph of where the arm should be")
+    parser.add_argument(
+        "--state", type=float, nargs=7, metavar=_STATE, required=True, help="the arm's pose now"
+    )
+    parser.add_argument(
+        "--checkpoint",
+        default="shipped",
+        metavar="FILE",
+        help="a .safetensors file, Meta's .pt, or a preset's name (default: %(default)s)",
+    )
+    parser.add_argument("--device", default="cpu", help="cpu or cuda (default: %(default)s)")
+    parser.add_argument(
+        "--precision",
+        choices=(AUTO, *PRECISIONS),
+        default=AUTO,
+        help="number format; auto is fp16 on GPUs and fp32 on CPUs (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--search",
+        default=DEFAULT_PROFILE,
+        metavar="PROFILE",
+        help="a profile of config/search, or a .yaml file like those (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--micro-batch",
+        type=int,
+        metavar="N",
+        help="candidates at once; fewer take less memory (default: 100 on GPUs, 16 on CPUs)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the search (default: %(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the plan to FILE")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Plan, and print the plan."""
+    frame, goal = (read_picture(path) for path in (args.frame, args.goal))
+    if args.micro_batch is not None and args.micro_batch < 1:
+        raise CommandError(f"--micro-batch {args.micro_batch} must be at least 1.")
+    try:
+        search = load_profile(args.search)
+        started = time.perf_counter()
+        print(f"Loading {args.checkpoint} ...", flush=True)
+        model = load_world_model(args.checkpoint, args.device, args.precision, args.micro_batch)
+        loaded = time.perf_counter()
+        if warning := caution(model.precision, model.device):
+            print(f"note: {warning}")
+        print(f"Planning in {model.precision.name} on {model.device} ...", flush=True)
+        scene = Scene(model.encode(frame), np.array(args.state), model.encode(goal))
+        encoded = time.perf_counter()
+        request = PlanRequest(scene, search, seed=args.seed)
+        plan = InProcessPlanner(model).plan(request)
+    except (CheckpointError, PlannerError, ValueError) as error:
+        raise CommandError(str(error)) from error
+    _print(plan)
+    print(
+        f"\n{plan.rollouts} rollouts in {plan.timing.total:.2f} s; loading took "
+        f"{loaded - started:.1f} s, encoding two pictures {encoded - loaded:.2f} s. "
+        f"Model {plan.model_fingerprint}."
+    )
+    if args.json:
+        record = {
+            "actions": plan.actions.tolist(),
+            "states": plan.states.tolist(),
+            "energies": plan.energies.tolist(),
+            "start_energy": plan.start_energy,
+            "rollouts": plan.rollouts,
+            "timing": asdict(plan.timing),
+            "model_fingerprint": plan.model_fingerprint,
+        }
+        args.json.write_text(json.dumps(record, indent=2) + "\n")
+    return 0
+
+
+def read_picture(path: Path) -> NDArray[np.uint8]:
+    """An RGB picture (height, width, 3).
+
+    Raises:
+        CommandError: there is no such picture.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(path) as picture:
+            return np.array(picture.convert("RGB"))
+    except OSError as error:
+        raise CommandError(f"the picture {path} cannot be read: {error}") from error
+
+
+def _print(plan: Plan) -> None:
+    print(f"\n{'':<8}" + "".join(f"{name.lower():>9}" for name in _STATE) + f"{'energy':>9}")
+    print("state 0 " + _cells(plan.states[0]) + f"{plan.start_energy:>9.4f}")
+    for step, action in enumerate(plan.actions):
+        print(f"action {step}" + _cells(action))
+        print(f"state {step + 1} " + _cells(plan.states[step + 1]) + f"{plan.energies[step]:>9.4f}")
+
+
+def _cells(values: NDArray[np.float64]) -> str:
+    return "".join(f"{value:>9.4f}" for value in values)

@@ -1,0 +1,182 @@
+r"""Non-blocking control: while a step moves the arm, the next one is planned from its outcome.
+
+::
+
+    start -> Settling -> Looking -> Encoding -> Planning -> Deciding     as in blocking control,
+                ^                                              |         for the first step
+                |                                           Command
+                |                                              v
+                |                        +---------------> Overlapping <---------------+
+                |                        |   the arm moves, the planner searches from  |
+                |                        |   the prediction, the camera sees it arrive |
+                |                        |                     |                       |
+                |                        |             all three are done              |
+                |                        |                     v                       |
+                |                  used: as predicted     compared with      corrected: arrived
+                |                        +---------------- what is seen ----- beside it --+
+                |                                              |
+                +---- redone: another sub-goal, far from ------+---- reached, spent ----> Ended
+                      the prediction, or cut by a limit
+
+A plan made from a prediction is
+
+- *used* when the arm arrives within ``non_blocking.use_distance`` and ``use_angle`` of where it was
+  expected: its action is added to the last target;
+- *corrected* when it arrives beside that, but within ``limits.drift_distance`` and ``drift_angle``:
+  the target is moved against the error, so that the end of the step is where it was planned to be;
+- *redone* when the arm is farther away, when the latents seen differ from those predicted by
+  ``non_blocking.redo_latent`` or more, or when the sub-goal was reached in between.
+
+What was seen corrects the next prediction, too: it is shifted by half of what the last was wrong
+by, so that errors of the world model do not grow from step to step.
+
+There is never more than one plan under way. When planning takes longer than the motion, the arm
+waits at its target and the loop runs at the planner's pace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jepa_planner_ros.control import stages
+from jepa_planner_ros.control.episode import (
+    Deciding,
+    Effect,
+    Encoding,
+    Ended,
+    Episode,
+    Event,
+    Looking,
+    Measurement,
+    Observation,
+    Observed,
+    Outcome,
+    Overlapping,
+    Planned,
+    Planning,
+    Search,
+    Settling,
+    Tick,
+    Warn,
+)
+from jepa_planner_ros.control.prediction import Prediction
+from jepa_planner_ros.control.safety import UnsafeCommandError, distance, drift
+from jepa_planner_ros.control.stages import Next
+from jepa_planner_ros.geometry import POSITION
+from jepa_planner_ros.types import Float64Array, Scene
+
+
+def transition(episode: Episode, event: Event) -> Next:
+    """What an event makes of an episode, and what is to be done about it."""
+    if isinstance(event, Tick):
+        episode = replace(episode, arm=event.arm)
+    if (ending := stages.interrupted(episode, event)) is not None:
+        return ending
+    match episode.phase, event:
+        case Settling() as settling, Tick():
+            return stages.settle(episode, settling, event)
+        case Looking() as looking, Tick():
+            return stages.look(episode, looking, event)
+        case Encoding(), Observed():
+            return stages.observed_at_rest(episode, event, search=None)
+        case Planning() as planning, Planned():
+            return replace(episode, phase=Deciding(planning, event)), ()
+        case Deciding() as deciding, Tick(arm=Measurement() as arm):
+            return stages.decide(episode, deciding, event) or _first_step(
+                episode, deciding, arm, event.time
+            )
+        case Overlapping() as overlapping, Planned():
+            return replace(episode, phase=replace(overlapping, planned=event)), ()
+        case Overlapping() as overlapping, Observed():
+            return _see(episode, overlapping, event)
+        case Overlapping() as overlapping, Tick(arm=Measurement() as arm):
+            return _overlap(episode, overlapping, event, arm)
+        case _:
+            return episode, ()
+
+
+def _see(episode: Episode, overlapping: Overlapping, event: Observed) -> Next:
+    """Judge the arrival at once: a goal that is reached needs no further plan."""
+    judged, effects = stages.judge(episode, event.time, event.observation)
+    if isinstance(judged.phase, Ended):
+        return judged, effects
+    seen = replace(overlapping.glance, seen=event.observation)
+    return replace(judged, phase=replace(overlapping, glance=seen)), effects
+
+
+def _overlap(episode: Episode, overlapping: Overlapping, tick: Tick, arm: Measurement) -> Next:
+    looking, following = stages.glance(episode, overlapping.glance, tick)
+    if isinstance(following[0].phase, Ended):
+        return following
+    overlapping = replace(overlapping, glance=looking)
+    episode, effects = replace(episode, phase=overlapping), following[1]
+    seen, planned = looking.seen, overlapping.planned
+    if seen is None or planned is None or tick.time < overlapping.travel.arrives:
+        return episode, effects
+    return _go_on(episode, overlapping, seen, planned, arm, tick.time)
+
+
+def _go_on(
+    episode: Episode,
+    overlapping: Overlapping,
+    seen: Observation,
+    planned: Planned,
+    arm: Measurement,
+    time: float,
+) -> Next:
+    """Use, correct or redo the plan that was made from a prediction."""
+    expected, settings = overlapping.expected, episode.settings
+    if expected.subgoal != episode.subgoal:
+        return stages.rest_again(episode, time), ()
+    if missed := drift(expected.state, arm.state, settings.safety):
+        warning = Warn(f"The next step is planned anew: {missed}.")
+        return stages.rest_again(episode, time, overlapping.travel.origin), (warning,)
+    limit = settings.look_ahead.redo_latent
+    if (surprise := expected.surprise(seen.latent)) >= limit:
+        warning = Warn(
+            f"The next step is planned anew: what is seen differs by {surprise:.3f} from what was "
+            f"predicted, and non_blocking.redo_latent is {limit:g}."
+        )
+        return stages.rest_again(episode, time), (warning,)
+    action = planned.plan.actions[0].copy()
+    metres, radians = distance(expected.state, arm.state)
+    if metres > settings.look_ahead.use_distance or radians > settings.look_ahead.use_angle:
+        action[POSITION] -= (arm.state - expected.state)[POSITION]
+    following = Prediction.of(planned.plan, episode.subgoal)
+    prediction = following.corrected(expected, seen.latent, arm.state)
+    return _step(replace(episode, drifts=0), action, seen, planned, prediction, arm, time)
+
+
+def _first_step(episode: Episode, deciding: Deciding, arm: Measurement, time: float) -> Next:
+    plan = deciding.planned.plan
+    start = replace(episode, target=deciding.planning.base)
+    seen = deciding.planning.observation
+    prediction = Prediction.of(plan, episode.subgoal)
+    return _step(start, plan.actions[0], seen, deciding.planned, prediction, arm, time)
+
+
+def _step(
+    episode: Episode,
+    action: Float64Array,
+    seen: Observation,
+    planned: Planned,
+    prediction: Prediction,
+    arm: Measurement,
+    time: float,
+) -> Next:
+    """Take an action from the last target and have the step after it planned meanwhile."""
+    assert episode.target is not None, "a step starts from a target"
+    try:
+        accepted = stages.accept(episode, planned.plan)
+        step = stages.act(accepted, episode.target, action, arm, time)
+    except UnsafeCommandError as refusal:
+        return stages.end(episode, time, Outcome.ABORTED, str(refusal))
+    moving = step.episode
+    telling = stages.report(episode, seen, planned, step.target)
+    effects: tuple[Effect, ...] = (*step.effects, telling, *stages.fallback(planned.plan))
+    if not step.exact or moving.step >= moving.present.step_budget:
+        return stages.settling_after(step), effects
+    scene = Scene(prediction.latent, prediction.state, moving.present.latent)
+    overlapping = Overlapping(step.travel, stages.glance_after(step), prediction)
+    searching = Search(stages.request(moving, scene))
+    return replace(moving, phase=overlapping), (*effects, searching)

@@ -1,0 +1,415 @@
+"""What every control mode is made of: to rest, to look, to judge, to plan, to act, to end.
+
+Each function takes an episode through one stage: it returns the episode as it is afterwards, and
+the effects to carry out. The modes decide which stage follows which.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from jepa_planner_ros.control.episode import (
+    NANOSECONDS,
+    CancelRequested,
+    Command,
+    Deciding,
+    Effect,
+    Encoding,
+    Ended,
+    Episode,
+    Event,
+    Failed,
+    Flowing,
+    Glance,
+    Goal,
+    GripperMotion,
+    Hold,
+    Latency,
+    Looking,
+    Measurement,
+    Observation,
+    Observe,
+    Observed,
+    Outcome,
+    Overlapping,
+    Planned,
+    Planning,
+    Report,
+    Search,
+    Settling,
+    SubGoal,
+    Tick,
+    Travel,
+    Warn,
+)
+from jepa_planner_ros.control.safety import (
+    UnsafeCommandError,
+    at_pose,
+    distance,
+    drift,
+    motion_time,
+    next_target,
+    require_finite,
+    require_model,
+    staleness,
+    within_reach,
+)
+from jepa_planner_ros.control.settings import ControlSettings
+from jepa_planner_ros.geometry import GRIPPER
+from jepa_planner_ros.types import Float64Array, Plan, PlanRequest, Scene, SearchSettings
+
+# Change of closedness within a step that opens or closes a gripper; less is the search's noise.
+_GRIPPER_CHANGE = 0.25
+# A pose older than this, s, may lie so far behind a moving arm that to hold it is to jerk back.
+_HOLDABLE_AGE = 0.2
+# A step of this length, m, moves any controller.
+_CERTAIN_MOTION = 0.005
+
+Next = tuple[Episode, tuple[Effect, ...]]
+
+
+def begin(goal: Goal, settings: ControlSettings, time: float) -> Episode:
+    """An episode about to start at `time`, with an arm that must first be at rest."""
+    rest = Settling(not_before=time, deadline=time + settings.motion.time_limit)
+    return Episode(goal, settings, started=time, phase=rest)
+
+
+def interrupted(episode: Episode, event: Event) -> Next | None:
+    """The end of the episode where an event ends it in whatever phase, or None."""
+    match episode.phase, event:
+        case Ended(), _:
+            return episode, ()
+        case _, CancelRequested():
+            return end(episode, event.time, Outcome.CANCELLED, event.reason)
+        case _, Failed():
+            return end(episode, event.time, Outcome.ABORTED, event.reason)
+        case _, Tick(fault=str() as fault):
+            return end(episode, event.time, Outcome.ABORTED, fault)
+        case _, Tick() if event.time - episode.started > episode.goal.time_limit:
+            reason = (
+                f"The time limit of {episode.goal.time_limit:g} s passed at {episode.progress}."
+            )
+            return end(episode, event.time, Outcome.TIMED_OUT, reason)
+        case _, Tick() if reasons := _stale(episode, event):
+            return end(episode, event.time, Outcome.ABORTED, reasons)
+        case _:
+            return None
+
+
+def _stale(episode: Episode, tick: Tick) -> str:
+    waited = tick.time - episode.started
+    return " ".join(reason for stream in tick.streams if (reason := staleness(stream, waited)))
+
+
+# --- To rest and to look -------------------------------------------------------------------------
+
+
+def settle(episode: Episode, settling: Settling, tick: Tick) -> Next:
+    """Wait until the arm has stayed where it is for long enough, then look."""
+    motion = episode.settings.motion
+    late = tick.time > settling.deadline
+    if tick.arm is not None and tick.arm.time >= settling.not_before:
+        anchor = settling.anchor or tick.arm
+        metres, radians = distance(anchor.state, tick.arm.state)
+        if metres > motion.still_distance or radians > motion.still_angle:
+            anchor = tick.arm
+        still = tick.arm.stamp - anchor.stamp >= motion.still_time * NANOSECONDS
+        if still and (late or _has_begun(episode, settling, tick.arm)):
+            # One exposure may have begun before the arm was still; the next must be delivered.
+            deadline = tick.time + 2 * episode.settings.freshness.camera
+            return replace(episode, phase=Looking(tick.arm.stamp, deadline)), ()
+        episode = replace(episode, phase=replace(settling, anchor=anchor))
+    if late:
+        cause = (
+            "something else is moving it"
+            if settling.origin is None
+            else "check the controller, and the parameters motion.duration and motion.time_limit"
+        )
+        reason = f"The arm did not come to rest within {motion.time_limit:g} s: {cause}."
+        return end(episode, tick.time, Outcome.ABORTED, reason)
+    return episode, ()
+
+
+def _has_begun(episode: Episode, settling: Settling, arm: Measurement) -> bool:
+    """Whether a resting arm rests after its motion, not before it.
+
+    A command may take its time to arrive. Steps so small that a controller may swallow them are
+    taken to be executed.
+    """
+    if settling.origin is None or episode.target is None:
+        return True
+    asked, _ = distance(settling.origin, episode.target)
+    moved, _ = distance(settling.origin, arm.state)
+    return asked < _CERTAIN_MOTION or moved > episode.settings.motion.still_distance
+
+
+def look(episode: Episode, looking: Looking, tick: Tick) -> Next:
+    """Wait for a frame that was taken after the arm came to rest, then have it encoded."""
+    if tick.frame_stamp is not None and tick.frame_stamp > looking.after:
+        return replace(episode, phase=Encoding()), (Observe(),)
+    if tick.time > looking.deadline:
+        return _clocks_disagree(episode, tick.time)
+    return episode, ()
+
+
+def glance(episode: Episode, present: Glance, tick: Tick) -> tuple[Glance, Next]:
+    """Wait for a frame of the end of a motion, then have it encoded; the arm need not stop."""
+    if present.asked or tick.arm is None or tick.time < present.opens:
+        return present, (episode, ())
+    after = tick.arm.stamp if present.after is None else present.after
+    present = replace(present, after=after)
+    if tick.frame_stamp is not None and tick.frame_stamp > after:
+        return replace(present, asked=True), (episode, (Observe(),))
+    if tick.time > present.deadline:
+        return present, _clocks_disagree(episode, tick.time)
+    return present, (episode, ())
+
+
+def _clocks_disagree(episode: Episode, time: float) -> Next:
+    reason = (
+        "The camera delivers frames, but none is stamped later than the arm came to rest: "
+        "synchronise the clocks of camera and robot."
+    )
+    return end(episode, time, Outcome.ABORTED, reason)
+
+
+def rest_again(episode: Episode, time: float, origin: Float64Array | None = None) -> Episode:
+    """The episode with an arm that must come to rest before anything else is done."""
+    deadline = time + episode.settings.motion.time_limit
+    return replace(episode, phase=Settling(not_before=time, deadline=deadline, origin=origin))
+
+
+# --- To judge and to plan ------------------------------------------------------------------------
+
+
+def judge(episode: Episode, time: float, seen: Observation) -> Next:
+    """Compare an observation with the sub-goal; the episode ends if all is reached or spent."""
+    try:
+        require_finite("The encoded camera frame", seen.latent)
+        require_finite("The measured state", seen.state)
+    except UnsafeCommandError as refusal:
+        return end(episode, time, Outcome.ABORTED, str(refusal))
+    episode = replace(episode, energy=_energy(seen, episode.present))
+    while _reached(episode):
+        if episode.subgoal + 1 == len(episode.goal.subgoals):
+            reason = f"Reached the goal at {episode.progress}."
+            return end(episode, time, Outcome.REACHED, reason)
+        episode = replace(episode, subgoal=episode.subgoal + 1, step=0, previous=None)
+        episode = replace(episode, energy=_energy(seen, episode.present))
+    if episode.step >= episode.present.step_budget:
+        reason = (
+            f"The budget was spent at {episode.progress}: raise step_budget or energy_threshold, "
+            "or give a photograph nearer to where the arm is."
+        )
+        return end(episode, time, Outcome.BUDGET_SPENT, reason)
+    return episode, ()
+
+
+def _reached(episode: Episode) -> bool:
+    closing = episode.present.close_gripper_from
+    gripper_done = closing is None or episode.step > closing
+    return gripper_done and episode.energy <= episode.present.energy_threshold
+
+
+def _energy(seen: Observation, subgoal: SubGoal) -> float:
+    return float(np.abs(seen.latent - subgoal.latent).mean())
+
+
+def plan(
+    episode: Episode, time: float, seen: Observation, search: SearchSettings | None = None
+) -> Next:
+    """Ask for a plan from where the arm rests; its action is added to the last target.
+
+    To the measured pose instead where the arm has drifted from its last target.
+    """
+    limits, base = episode.settings.safety, episode.target
+    effects: tuple[Effect, ...] = ()
+    if base is None:
+        base = seen.state
+    elif missed := drift(base, seen.state, limits):
+        if episode.drifts == limits.drift_patience:
+            reason = (
+                f"The arm does not follow: {missed}, as after the {episode.drifts} steps before. "
+                "Check that the controller is active and not in an error state."
+            )
+            return end(episode, time, Outcome.ABORTED, reason)
+        base = at_pose(seen.state, gripper=base[GRIPPER])
+        effects = (Warn(f"Resynchronised: {missed}."),)
+        episode = replace(episode, drifts=episode.drifts + 1)
+    else:
+        episode = replace(episode, drifts=0)
+    scene = Scene(seen.latent, seen.state, episode.present.latent)
+    asking = Search(request(episode, scene, search))
+    return replace(episode, phase=Planning(seen, base)), (*effects, asking)
+
+
+def request(episode: Episode, scene: Scene, search: SearchSettings | None = None) -> PlanRequest:
+    """The question for the episode's next plan, from a scene."""
+    goal, closing = episode.goal, episode.present.close_gripper_from
+    return PlanRequest(
+        scene,
+        search or goal.search,
+        seed=goal.seed,
+        step=episode.plans,
+        previous=episode.previous,
+        close_gripper_from=None if closing is None else max(0, closing - episode.step),
+        deadline=goal.plan_deadline,
+    )
+
+
+def decide(episode: Episode, deciding: Deciding, tick: Tick) -> Next | None:
+    """Look and plan again if the arm is not where it was planned from; else None."""
+    assert tick.arm is not None
+    state = deciding.planning.observation.state
+    if drift(state, tick.arm.state, episode.settings.safety) is None:
+        return None
+    warning = Warn("The arm was moved while a plan was made; planning again from where it rests.")
+    return rest_again(episode, tick.time), (warning,)
+
+
+# --- To act --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A step that was checked and is about to be taken.
+
+    Attributes:
+        episode: with the step counted.
+        target: the state (7,) to go to.
+        travel: the motion.
+        effects: the command, and what there is to tell.
+        exact: whether the limits left the planned action as it was.
+    """
+
+    episode: Episode
+    target: Float64Array
+    travel: Travel
+    effects: tuple[Effect, ...]
+    exact: bool
+
+
+def act(
+    episode: Episode, base: Float64Array, action: Float64Array, arm: Measurement, time: float
+) -> Step:
+    """Command an action (7,), added to a state (7,), within the limits.
+
+    Raises:
+        UnsafeCommandError: it must not be commanded.
+    """
+    settings = episode.settings
+    target, notes = next_target(base, action, settings.safety)
+    target, reach_note = within_reach(base, target, settings.safety, arm.joints)
+    if reach_note is not None:
+        notes = (*notes, reach_note)
+    motion = settings.motion
+    duration = motion_time(arm.state, target, motion.duration, settings.safety)
+    travel = Travel(
+        origin=arm.state,
+        departs=time,
+        arrives=time + duration,
+        deadline=time + duration - motion.duration + motion.time_limit,
+    )
+    moving = replace(episode, step=episode.step + 1, steps=episode.steps + 1, target=target)
+    warnings = tuple(Warn(f"Limited: {note}.") for note in notes)
+    command = Command(target, _gripper_motion(base, target))
+    return Step(moving, target, travel, (command, *warnings), exact=not notes)
+
+
+def settling_after(step: Step) -> Episode:
+    """The episode after a step, with an arm that must come to rest before anything else."""
+    travel = step.travel
+    phase = Settling(travel.arrives, travel.deadline, travel.origin)
+    return replace(step.episode, phase=phase)
+
+
+def glance_after(step: Step) -> Glance:
+    """The look at where a step ends."""
+    settings, travel = step.episode.settings, step.travel
+    return Glance(
+        opens=travel.departs + settings.look_ahead.look_from * (travel.arrives - travel.departs),
+        deadline=travel.arrives + 2 * settings.freshness.camera,
+    )
+
+
+def accept(episode: Episode, plan: Plan) -> Episode:
+    """The episode with a plan counted, and its actions kept to start the next search from.
+
+    Raises:
+        UnsafeCommandError: it was made by another model, or is not finite.
+    """
+    require_model(plan.model_fingerprint, episode.goal.model_fingerprint)
+    require_finite("The planned action", plan.actions)
+    return replace(episode, plans=episode.plans + 1, previous=plan.actions)
+
+
+def report(episode: Episode, seen: Observation, planned: Planned, target: Float64Array) -> Report:
+    """What there is to tell about a step that is about to be taken."""
+    return Report(
+        episode.subgoal,
+        episode.step,
+        episode.energy,
+        seen,
+        planned.request,
+        planned.plan,
+        target,
+        _latency(seen, planned.plan, planned.round_trip),
+    )
+
+
+def fallback(plan: Plan) -> tuple[Warn, ...]:
+    """What to warn of where a search did not trust its own predictions."""
+    if plan.fallback is None:
+        return ()
+    return (Warn(f"The search fell back to cross-entropy rounds: {plan.fallback}."),)
+
+
+def _gripper_motion(base: Float64Array, target: Float64Array) -> GripperMotion | None:
+    change = target[GRIPPER] - base[GRIPPER]
+    if abs(change) < _GRIPPER_CHANGE:
+        return None
+    return GripperMotion.CLOSE if change > 0 else GripperMotion.OPEN
+
+
+def _latency(seen: Observation, plan: Plan, round_trip: float) -> Latency:
+    return Latency(
+        capture_age=seen.capture_age,
+        encode=seen.encode_duration,
+        plan=plan.timing.total,
+        network=max(0.0, round_trip - plan.timing.total),
+    )
+
+
+def end(episode: Episode, time: float, outcome: Outcome, reason: str) -> Next:
+    """End the episode; an arm in motion is held where it is.
+
+    An arm at rest holds its last target by itself. One whose pose is not known just now comes to
+    rest at the target of its last step, at most one step away.
+    """
+    ended = Ended(outcome, reason, episode.energy, episode.steps, time - episode.started)
+    effects: tuple[Effect, ...] = ()
+    arm, target = episode.arm, episode.target
+    known = arm is not None and time - arm.time <= _HOLDABLE_AGE
+    if arm is not None and target is not None and known and _in_motion(episode, time):
+        effects = (Hold(at_pose(arm.state, gripper=target[GRIPPER])),)
+    return replace(episode, phase=ended), effects
+
+
+def _in_motion(episode: Episode, time: float) -> bool:
+    match episode.phase:
+        case Settling(origin=origin):
+            return origin is not None
+        case Overlapping(travel=travel) | Flowing(travel=travel):
+            return time < travel.arrives
+        case _:
+            return False
+
+
+def observed_at_rest(episode: Episode, event: Observed, search: SearchSettings | None) -> Next:
+    """Judge what was seen at rest and, unless that is the end, plan from it."""
+    episode, effects = judge(episode, event.time, event.observation)
+    if isinstance(episode.phase, Ended):
+        return episode, effects
+    return plan(episode, event.time, event.observation, search)

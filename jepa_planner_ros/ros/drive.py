@@ -1,0 +1,187 @@
+"""What moves the arm: from the control loop's targets to what a commander sends."""
+
+from __future__ import annotations
+
+import time
+from threading import Lock
+from typing import Protocol
+
+from rclpy.callback_groups import CallbackGroup
+from rclpy.clock import Clock
+from rclpy.clock_type import ClockType
+from rclpy.node import Node
+from std_srvs.srv import SetBool
+
+from jepa_planner_ros.control import ControlSettings, GripperMotion, RobotError
+from jepa_planner_ros.control.setpoints import Setpoints
+from jepa_planner_ros.ros.arm import Arm
+from jepa_planner_ros.ros.commander import Commander
+from jepa_planner_ros.types import Float64Array
+
+# A pose older than this, s, says nothing about how far a moving arm lags behind.
+_LAG_AGE = 0.2
+# The target itself is repeated for this long, s, for controllers that stop when they hear nothing.
+_LINGERING = 0.5
+
+
+class Drive(Protocol):
+    """Carries out targets. The methods may be called from any thread."""
+
+    def prepare(self, settings: ControlSettings) -> None:
+        """An episode begins, with these settings."""
+
+    def fault(self, time: float) -> str | None:
+        """Why the motion was stopped, if it was; asking, at `time`, shows that the loop runs."""
+
+    def command(self, target: Float64Array, gripper: GripperMotion | None) -> None:
+        """Go to a state (7,). Raises `RobotError`."""
+
+    def hold(self, target: Float64Array) -> None:
+        """Stop, at or near a state (7,). Raises `RobotError`."""
+
+    def stop(self) -> None:
+        """Stop whatever is under way, without waiting for the control loop."""
+
+
+class DirectDrive:
+    """Sends each target as it is, to a controller that finds its own way there."""
+
+    def __init__(self, commander: Commander) -> None:
+        self._commander = commander
+
+    def prepare(self, settings: ControlSettings) -> None:
+        """Nothing depends on the settings."""
+
+    def fault(self, time: float) -> str | None:
+        """Nothing is known about the controller's motion."""
+        return None
+
+    def command(self, target: Float64Array, gripper: GripperMotion | None) -> None:
+        """Go to a state (7,). Raises `RobotError`."""
+        self._commander.require_controller()
+        self._commander.follow(target)
+        if gripper is not None:
+            self._commander.grip(gripper)
+
+    def hold(self, target: Float64Array) -> None:
+        """Go back to a state (7,) at which the arm was measured. Raises `RobotError`."""
+        self._commander.require_controller()
+        self._commander.follow(target)
+
+    def stop(self) -> None:
+        """Nothing is under way here; the control loop holds the arm at its next tick."""
+
+
+class SmoothDrive:
+    """Sends setpoints on a smooth way to each target, at a steady rate.
+
+    Args:
+        node: has the timer.
+        commander: sends.
+        arm: is measured.
+        rate: setpoints per second.
+        group: of the timer, in which nothing else may run long.
+    """
+
+    def __init__(
+        self, node: Node, commander: Commander, arm: Arm, rate: float, group: CallbackGroup
+    ) -> None:
+        self._commander = commander
+        self._arm = arm
+        self._settings = ControlSettings()
+        self._lock = Lock()
+        self._setpoints = Setpoints()
+        self._under_way = False
+        # The node's own clock may be simulated and stop or jump; a watchdog must not.
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self._timer = node.create_timer(1.0 / rate, self._send, callback_group=group, clock=steady)
+
+    def prepare(self, settings: ControlSettings) -> None:
+        """An episode begins, with these settings; an earlier fault does not count any more."""
+        with self._lock:
+            self._settings = settings
+            self._setpoints = Setpoints(self._setpoints.motion)
+
+    def fault(self, time: float) -> str | None:
+        """Why the motion was stopped, if it was; asking, at `time`, shows that the loop runs."""
+        with self._lock:
+            self._setpoints = self._setpoints.heard_at(time)
+            return self._setpoints.fault
+
+    def command(self, target: Float64Array, gripper: GripperMotion | None) -> None:
+        """Go to a state (7,). Raises `RobotError`."""
+        self._commander.require_controller()
+        measured = self._arm.newest()
+        if measured is None:
+            raise RobotError("The arm's pose is not known, so it cannot be set in motion.")
+        settings = self._settings
+        with self._lock:
+            setpoints = self._setpoints.towards(
+                target, measured.state, time.monotonic(), settings.motion, settings.safety
+            )
+            self._begin(setpoints)
+        if gripper is not None:
+            self._commander.grip(gripper)
+
+    def hold(self, target: Float64Array) -> None:
+        """Brake; where the arm stops then depends on how fast it was."""
+        self.stop()
+
+    def stop(self) -> None:
+        """Brake as hard as the limits allow."""
+        with self._lock:
+            now = time.monotonic()
+            if self._setpoints.moving(now):
+                self._begin(self._setpoints.braked(now, self._settings.safety))
+
+    def _begin(self, setpoints: Setpoints) -> None:
+        assert setpoints.motion is not None
+        self._commander.begin(setpoints.motion)
+        self._setpoints, self._under_way = setpoints, True
+
+    def _send(self) -> None:
+        with self._lock:
+            if not self._under_way:
+                return
+            now, settings = time.monotonic(), self._settings
+            measured = self._arm.newest()
+            known = measured is not None and now - measured.time <= _LAG_AGE
+            state = measured.state if measured is not None and known else None
+            watched = self._setpoints.watched(now, state, settings.motion, settings.safety)
+            if watched.motion is not self._setpoints.motion:
+                self._begin(watched)
+            self._setpoints = watched
+            setpoint = watched.at(now)
+            assert setpoint is not None, "a motion is under way"
+            self._commander.follow(setpoint)
+            self._under_way = watched.moving(now - _LINGERING)
+
+
+class EnableSwitch:
+    """The service ``~/enable``: false stops the arm at once and refuses to move it.
+
+    It is a switch in software, and no replacement for the stop button at hand.
+    """
+
+    def __init__(self, node: Node, drive: Drive, enabled: bool, group: CallbackGroup) -> None:
+        self._node = node
+        self._drive = drive
+        self._enabled = enabled
+        node.create_service(SetBool, "~/enable", self._set, callback_group=group)
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the arm must not move, or None."""
+        if self._enabled:
+            return None
+        service = self._node.resolve_service_name("~/enable")
+        return f"Motion is disabled: enable it by the service {service}."
+
+    def _set(self, request: SetBool.Request, response: SetBool.Response) -> SetBool.Response:
+        self._enabled = request.data
+        if not request.data:
+            self._drive.stop()
+        response.success = True
+        response.message = "Motion is enabled." if request.data else "Motion is disabled."
+        self._node.get_logger().warning(response.message)
+        return response

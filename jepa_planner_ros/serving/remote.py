@@ -1,0 +1,253 @@
+"""A planner on another machine, over gRPC. Needs no Ray here."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import grpc
+import numpy as np
+from numpy.typing import NDArray
+
+from jepa_planner_ros.serving.connection import Connection
+from jepa_planner_ros.serving.messages import ServedPlan, ServingReport
+from jepa_planner_ros.serving.remote_settings import RemoteSettings
+from jepa_planner_ros.serving.wire import WireError
+from jepa_planner_ros.serving.wire import jepa_planner_pb2 as pb
+from jepa_planner_ros.serving.wire.latents import ReceivedLatents, SentLatents
+from jepa_planner_ros.serving.wire.records import from_record, to_record
+from jepa_planner_ros.serving.wire.tensors import pack
+from jepa_planner_ros.types import (
+    Float32Array,
+    ModelDescription,
+    Plan,
+    PlannerError,
+    PlannerUnavailableError,
+    PlanRequest,
+)
+
+# How much longer than its time limit the answer to a request is waited for, s.
+_GRACE_S = 2.0
+_HANDSHAKE_S = 5.0
+# The first and the longest pause before a planner that is away is tried again, s.
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
+
+_TRANSIENT = (pb.Refusal.BUSY, pb.Refusal.UNAVAILABLE)
+# What only a person can mend. All else may pass: the network, the proxy, Serve, the replicas.
+_PERMANENT = (
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.UNIMPLEMENTED,
+)
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RemoteTiming:
+    """Where the time of the latest plan went, s.
+
+    Attributes:
+        round_trip: on this machine's clock.
+        server: on the server's clock, from the arrival of the request to the reply.
+        decode: the part of `server` spent on checking the request.
+        queue: the part of `server` spent on waiting for others.
+        work: the part of `server` spent on the plan.
+    """
+
+    round_trip: float
+    server: float
+    decode: float
+    queue: float
+    work: float
+
+    @property
+    def network(self) -> float:
+        """All that is not the server's: packing, travelling, unpacking, and proxies, s."""
+        return max(0.0, self.round_trip - self.server)
+
+
+class RemotePlanner:
+    """A planner behind a network.
+
+    It holds one session. When that breaks, or an answer does not come in time, the next plan
+    opens another on a new connection; until the planner answers again, plans fail at once with
+    `PlannerUnavailableError` and the time to wait before trying again. Threads may share a planner;
+    their plans are made one after the other.
+
+    Raises:
+        PlannerError: the planner did not answer in time, or refuses us.
+    """
+
+    def __init__(self, settings: RemoteSettings) -> None:
+        self._settings = settings
+        self._connection: Connection | None = None
+        self._sent = SentLatents(pb.DType.Value(settings.latents.upper()))
+        self._numbers = itertools.count()
+        self._one_plan = threading.Lock()
+        self._closed = False
+        self._failures = 0
+        self.last_report: ServingReport | None = None
+        """How the replicas shared the latest plan."""
+        self.last_timing: RemoteTiming | None = None
+        """Where the time of the latest plan went."""
+        self._description = self._await_planner()
+
+    def describe(self) -> ModelDescription:
+        """The model that plans.
+
+        Raises:
+            PlannerError: the planner was closed.
+        """
+        if self._closed:
+            raise PlannerError("the planner was closed.")
+        return self._description
+
+    def plan(self, request: PlanRequest) -> Plan:
+        """Search on the other machine.
+
+        Raises:
+            PlannerUnavailableError: the planner is away or busy, or did not answer in time.
+            PlannerError: it cannot make this plan.
+        """
+        with self._one_plan:
+            reply = self._answered(request)
+            if reply.refusal.code == pb.Refusal.UNKNOWN_LATENT:
+                # It was started again, or has served many others since.
+                self._sent.forget()
+                reply = self._answered(request)
+            if reply.HasField("refusal"):
+                raise self._refused(reply.refusal)
+            served = self._read(ServedPlan, reply.plan)
+            self._sent.confirm()
+            self._failures = 0
+            self.last_report = served.report
+        return served.plan
+
+    def encode(self, image: NDArray[np.uint8]) -> Float32Array:
+        """Latents (tokens, dim) of an RGB frame, uint8 (height, width, 3), encoded there.
+
+        Raises:
+            PlannerUnavailableError: the planner is away, or did not answer in time.
+            PlannerError: it cannot encode this frame.
+        """
+        limit = self._settings.plan_timeout_s
+        message = pb.EncodeRequest(image=pack(image), time_limit_s=limit)
+        with self._one_plan:
+            reply = self._call(lambda connection: connection.encode(message, limit + _GRACE_S))
+            if reply.HasField("refusal"):
+                raise self._refused(reply.refusal)
+            self._failures = 0
+        return self._readable(lambda: ReceivedLatents().read(reply.latent))
+
+    def close(self) -> None:
+        """End the session. A plan in progress in another thread fails."""
+        self._closed = True
+        if self._connection is not None:
+            self._connection.close()
+
+    def _await_planner(self) -> ModelDescription:
+        deadline = time.monotonic() + self._settings.start_timeout_s
+        while True:
+            try:
+                return self._handshake()
+            except PlannerUnavailableError as error:
+                if time.monotonic() + error.retry_after > deadline:
+                    raise PlannerError(str(error)) from error
+                _log.info("%s Trying again ...", error)
+                time.sleep(error.retry_after)
+
+    def _handshake(self) -> ModelDescription:
+        reply = self._call(lambda connection: connection.get_model(_HANDSHAKE_S))
+        if reply.HasField("refusal"):
+            raise self._refused(reply.refusal)
+        self._failures = 0
+        return self._read(ModelDescription, reply.model)
+
+    def _answered(self, request: PlanRequest) -> pb.PlanReply:
+        limit = self._settings.plan_timeout_s
+        started = time.perf_counter()
+        message = pb.PlanRequest(
+            request_id=f"{self._settings.robot}-{next(self._numbers)}",
+            robot=self._settings.robot,
+            model_fingerprint=self._description.fingerprint,
+            time_limit_s=limit,
+            request=to_record(request, self._sent.write),
+            latent_dtype=pb.DType.Value(self._settings.latents.upper()),
+        )
+        reply = self._call(lambda connection: connection.plan(message, limit + _GRACE_S))
+        self.last_timing = RemoteTiming(
+            time.perf_counter() - started,
+            reply.timing.total,
+            reply.timing.decode,
+            reply.timing.queue,
+            reply.timing.work,
+        )
+        _log.debug("plan %s: %s", message.request_id, self.last_timing)
+        return reply
+
+    def _call(self, call: Callable[[Connection], T]) -> T:
+        if self._closed:
+            raise PlannerError("the planner was closed.")
+        try:
+            if self._connection is None:
+                self._connection = Connection(self._settings)
+            return call(self._connection)
+        except TimeoutError:
+            reason = f"has not answered within {self._settings.plan_timeout_s:g} s"
+        except grpc.RpcError as error:
+            reason = f"cannot be reached: {_details(error)}"
+            if isinstance(error, grpc.Call) and error.code() in _PERMANENT:
+                raise PlannerError(f"the planner at {self._settings.address} {reason}") from error
+        except ValueError:  # gRPC's way to say that another thread has closed the connection.
+            reason = "has been left"
+        self._drop_connection()
+        if self._closed:
+            raise PlannerError("the planner was closed.")
+        raise PlannerUnavailableError(
+            f"the planner at {self._settings.address} {reason}.", self._pause()
+        )
+
+    def _drop_connection(self) -> None:
+        """Start afresh next time: a connection that was cut seems alive for minutes."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _refused(self, refusal: pb.Refusal) -> PlannerError:
+        if refusal.code in _TRANSIENT:
+            pause = max(refusal.retry_after_s, self._pause())
+            return PlannerUnavailableError(refusal.reason, pause)
+        return PlannerError(refusal.reason)
+
+    def _pause(self) -> float:
+        """Longer after each failure, and never quite the same for a fleet of robots."""
+        pause = min(_FIRST_PAUSE_S * 2**self._failures, _LONGEST_PAUSE_S)
+        self._failures += 1
+        return pause * random.uniform(0.75, 1.25)
+
+    def _read(self, kind: type[T], record: pb.Record) -> T:
+        return self._readable(lambda: from_record(kind, record, ReceivedLatents().read))
+
+    def _readable(self, read: Callable[[], T]) -> T:
+        try:
+            return read()
+        except WireError as error:
+            raise PlannerError(
+                f"the answer of the planner at {self._settings.address} cannot be read: {error}"
+            ) from error
+
+
+def _details(error: grpc.RpcError) -> str:
+    if not isinstance(error, grpc.Call):
+        return str(error)
+    return f"{error.code().name}, {error.details()}".rstrip(".")

@@ -1,0 +1,35 @@
+"""The comparison of control modes, on an episode that is short enough for a test."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jepa_planner_ros.cli.main import main
+
+
+def test_non_blocking_control_hides_planning_and_the_figures_say_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figures, plot = tmp_path / "control.json", tmp_path / "control.png"
+    small = ["--episodes", "1", "--steps", "4", "--planning", "0.86"]
+    assert main(["bench", "control", *small, "--json", str(figures), "--plot", str(plot)]) == 0
+    modes = json.loads(figures.read_text())["modes"]
+    assert modes["blocking"]["step_s"] >= 1.8
+    for mode in ("non_blocking", "queue"):
+        assert modes[mode]["step_s"] <= 1.03
+        assert modes[mode]["idle_fraction"] < 0.05 < modes["blocking"]["idle_fraction"]
+        assert modes[mode]["final_cm"] < 10.0
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert "non_blocking" in capsys.readouterr().out
+
+
+def test_settings_that_cannot_work_are_refused_in_a_sentence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["bench", "control", "--search", "telepathy"]) == 1
+    assert "search = 'telepathy'" in capsys.readouterr().err
+    assert main(["bench", "control", "--motion", "-1"]) == 1
+    assert "must be greater than 0" in capsys.readouterr().err

@@ -1,0 +1,182 @@
+"""Every control mode under random faults: it always ends, and commands nothing out of bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from imagined_robot import MODEL, ImaginedRobot, ended, goal_at, straight_plan
+
+from jepa_planner_ros.control import CONTROL_MODES, ControlSettings, Outcome
+from jepa_planner_ros.control.episode import (
+    CancelRequested,
+    Command,
+    Deciding,
+    Effect,
+    Encoding,
+    Ended,
+    Episode,
+    Event,
+    Failed,
+    Flowing,
+    Hold,
+    Looking,
+    Overlapping,
+    Planning,
+    Settling,
+    Tick,
+)
+from jepa_planner_ros.control.safety import distance
+from jepa_planner_ros.types import Plan, PlanRequest
+
+LIMITS = ControlSettings().safety
+
+FIRST_STEPS: Mapping[type, set[type]] = {
+    Settling: {Settling, Looking},
+    Looking: {Looking, Encoding},
+    Encoding: {Encoding, Planning},
+    Planning: {Planning, Deciding},
+    Deciding: {Deciding, Settling},
+}
+LEGAL: Mapping[str, Mapping[type, set[type]]] = {
+    "blocking": FIRST_STEPS,
+    "non_blocking": {
+        **FIRST_STEPS,
+        Deciding: {Deciding, Settling, Overlapping},
+        Overlapping: {Overlapping, Settling},
+    },
+    "queue": {
+        **FIRST_STEPS,
+        Deciding: {Deciding, Settling, Flowing},
+        Flowing: {Flowing, Settling},
+    },
+}
+"""Which phase may follow which, besides the end, which may follow any."""
+
+
+@dataclass
+class Faults:
+    """What goes wrong, decided by a stream of random numbers."""
+
+    random: np.random.Generator
+    rate: float
+    frozen: Tick | None = None
+    silent: int = 0
+
+    def strike(self) -> bool:
+        return bool(self.random.random() < self.rate)
+
+    def tick(self, tick: Tick) -> Tick:
+        """A look at a robot whose sensors freeze, fall silent, or tell nonsense."""
+        if self.strike():
+            self.silent = int(self.random.integers(1, 80))
+        if self.silent:
+            self.silent -= 1
+            self.frozen = self.frozen or tick
+            streams = tuple(
+                replace(stream, age=tick.time - self.frozen.time) for stream in tick.streams
+            )
+            return replace(self.frozen, time=tick.time, streams=streams)
+        self.frozen = None
+        if self.strike():
+            return replace(tick, arm=None)
+        if self.strike():
+            return replace(tick, frame_stamp=None)
+        if self.strike() and tick.frame_stamp is not None:
+            return replace(tick, frame_stamp=tick.frame_stamp - 10**9)
+        if self.random.random() < self.rate / 20:
+            return replace(tick, fault="The driver reports a reflex.")
+        return tick
+
+    def plan(self, request: PlanRequest) -> Plan:
+        """A plan that may be wild, not finite, or of another model."""
+        plan = straight_plan(request)
+        actions = plan.actions.copy()
+        actions[:, :6] += self.random.normal(0.0, 0.004, (len(actions), 6))
+        if self.strike():
+            actions *= 30.0
+        if self.random.random() < self.rate / 10:
+            actions[0, int(self.random.integers(7))] = np.nan
+        model = "another" if self.random.random() < self.rate / 20 else MODEL
+        return replace(plan, actions=actions, model_fingerprint=model)
+
+
+@dataclass
+class UnreliableRobot(ImaginedRobot):
+    """Checks on the way that everything commanded is allowed."""
+
+    mode: str = "blocking"
+    faults: Faults = field(default_factory=lambda: Faults(np.random.default_rng(0), 0.0))
+    steps: int = 0
+
+    def feed(self, episode: Episode, event: Event) -> Episode:
+        if self.faults.random.random() < self.faults.rate / 30:
+            event = Failed(self.time, "A worker failed.")
+        if self.faults.random.random() < self.faults.rate / 60:
+            event = CancelRequested(self.time, "Enough.")
+        before = type(episode.phase)
+        episode = super().feed(episode, event)
+        after = type(episode.phase)
+        assert after is Ended or after in LEGAL[self.mode][before], f"{before} -> {after}"
+        self.steps += 1
+        return episode
+
+    def perform(self, effect: Effect) -> None:
+        if isinstance(effect, Command):
+            self.check(effect)
+        if isinstance(effect, Command | Hold):
+            self.follows = not self.faults.strike()
+            self.offset = self.faults.random.normal(0.0, 0.004, 7)
+            assert np.isfinite(effect.target).all()
+        super().perform(effect)
+
+    def check(self, command: Command) -> None:
+        position = command.target[:3]
+        assert (position >= LIMITS.workspace_min).all()
+        assert (position <= LIMITS.workspace_max).all()
+        metres, radians = distance(self.state, command.target)
+        # From where the arm is: a step, and what it may be off its last target.
+        assert metres <= np.sqrt(3) * LIMITS.step_translation + 2 * LIMITS.drift_distance
+        assert radians <= LIMITS.step_rotation + 2 * LIMITS.drift_angle
+
+
+@pytest.mark.parametrize("mode", CONTROL_MODES)
+def test_no_fault_leads_out_of_bounds_or_to_an_episode_that_does_not_end(mode: str) -> None:
+    steps, outcomes = 0, set()
+
+    @given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.005, 0.02]))
+    @settings(
+        max_examples=60,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    def run(seed: int, rate: float) -> None:
+        nonlocal steps
+        random = np.random.default_rng(seed)
+        faults = Faults(random, rate)
+        robot = UnreliableRobot(
+            CONTROL_MODES[mode],
+            mode=mode,
+            faults=faults,
+            planner=faults.plan,
+            change=faults.tick,
+            planning=lambda number: float(random.uniform(0.05, 2.0)),
+        )
+        goals = [goal_at(*random.uniform(-0.12, 0.12, 3), energy_threshold=1e-2) for _ in range(2)]
+        result = ended(robot.run(robot.start(*goals, time_limit=60.0)))
+        assert result.elapsed <= 60.0 + 0.1
+        assert result.reason.endswith(".")
+        commanded = len(robot.commands)
+        robot.feed(replace(robot.start(goal_at()), phase=result), robot.tick())
+        assert len(robot.commands) == commanded, "nothing is commanded after the end"
+        steps += robot.steps
+        outcomes.add(result.outcome)
+
+    run()
+    assert steps > 10_000
+    assert {Outcome.REACHED, Outcome.ABORTED} <= outcomes

@@ -1,0 +1,129 @@
+"""What stands between a plan and the arm, and how to stop it: by the node's real interfaces."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from jepa_planner_msgs.action import ReachGoal
+from jepa_planner_msgs.msg import SubGoal
+from node_under_test import (
+    HOME,
+    Neighbourhood,
+    answer,
+    image_message,
+    neighbourhood,
+    picture,
+    wait_until,
+    write_tiny_model,
+)
+from std_srvs.srv import SetBool
+
+from jepa_planner_ros.control import SafetyLimits
+from jepa_planner_ros.robot.kinematics import HOME_JOINTS
+
+ELSEWHERE = image_message(picture(HOME + np.array([0.1, 0.2, -0.1, 0, 0, 0, 0])))
+LIMITS = SafetyLimits()
+SMOOTH = (
+    "setpoint_rate:=50.0",
+    f"limits.translation_speed:={LIMITS.translation_speed}",
+    f"limits.translation_acceleration:={LIMITS.translation_acceleration}",
+    f"limits.translation_jerk:={LIMITS.translation_jerk}",
+)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("model") / "tiny.safetensors")
+
+
+@pytest.fixture(scope="module")
+def smooth(model: Path) -> Iterator[Neighbourhood]:
+    with neighbourhood(model, *SMOOTH) as neighbours:
+        yield neighbours
+
+
+@pytest.fixture
+def node(smooth: Neighbourhood) -> Neighbourhood:
+    smooth.robot.duration = 0.1
+    smooth.robot.place(HOME_JOINTS)
+    time.sleep(0.2)
+    return smooth
+
+
+def elsewhere(budget: int = 2) -> SubGoal:
+    return SubGoal(image=ELSEWHERE, energy_threshold=1e-6, step_budget=budget)
+
+
+def highest_speed(positions: np.ndarray) -> float:
+    """m/s over ten setpoints: one that is late is followed by one that is early."""
+    steps = np.linalg.norm(np.diff(positions, axis=0), axis=1)
+    return float(np.convolve(steps, np.ones(10) / 10, "valid").max() * 50.0)
+
+
+def enable(node: Neighbourhood, enabled: bool) -> SetBool.Response:
+    client = node.client.create_client(SetBool, "jepa_planner/enable")
+    assert client.wait_for_service(10.0)
+    return answer(client.call_async(SetBool.Request(data=enabled)))
+
+
+def test_a_target_is_sent_as_setpoints_within_the_limits(node: Neighbourhood) -> None:
+    goal = node.client.send(elsewhere(budget=1))
+    _, result = goal.result()
+    assert result.outcome == ReachGoal.Result.BUDGET_SPENT, result.reason
+    positions = np.array([target[:3] for target in node.robot.targets])
+    assert len(positions) > 10
+    steps = np.linalg.norm(np.diff(positions, axis=0), axis=1)
+    # Late setpoints are followed by early ones; over a few of them the rate is that of the timer.
+    assert (
+        np.convolve(steps, np.ones(10), "valid").max() <= 1.5 * 10 * LIMITS.translation_speed / 50
+    )
+    target = goal.feedback[0].target_pose.pose.position
+    np.testing.assert_allclose(positions[-1], [target.x, target.y, target.z], atol=1e-9)
+    way = positions[-1] - HOME[:3]
+    along = (positions - HOME[:3]) @ way / (way @ way)
+    assert (np.diff(along) >= -1e-9).all(), "straight on"
+
+
+@pytest.mark.parametrize("mode", ["blocking", "non_blocking", "queue"])
+def test_every_mode_spends_its_budget_and_ends(node: Neighbourhood, mode: str) -> None:
+    goal = node.client.send(elsewhere(budget=3), mode=mode)
+    _, result = goal.result()
+    assert (result.outcome, result.steps) == (ReachGoal.Result.BUDGET_SPENT, 3), result.reason
+    wait_until(lambda: len(goal.feedback) == 3 and len(node.client.plans) == 3, "three steps")
+    assert [one.step for one in goal.feedback] == [0, 1, 2]
+    assert (goal.feedback[0].queue_length == 1) == (mode == "queue")
+
+
+def test_disabling_stops_the_arm_and_refuses_goals_until_enabled(node: Neighbourhood) -> None:
+    goal = node.client.send(elsewhere(budget=20))
+    wait_until(lambda: len(node.robot.targets) > 5, "motion")
+    assert enable(node, False).message == "Motion is disabled."
+    _, result = goal.result()
+    assert result.outcome == ReachGoal.Result.ABORTED
+    assert "Motion is disabled: enable it by the service /jepa_planner/enable" in result.reason
+    time.sleep(1.0)
+    sent = len(node.robot.targets)
+    assert not node.client.send(elsewhere()).handle.accepted
+    time.sleep(0.5)
+    assert len(node.robot.targets) == sent
+    assert enable(node, True).success
+    _, result = node.client.send(elsewhere(budget=1)).result()
+    assert result.outcome == ReachGoal.Result.BUDGET_SPENT
+
+
+def test_cancel_brakes_within_the_limits(node: Neighbourhood) -> None:
+    goal = node.client.send(elsewhere(budget=20))
+    wait_until(lambda: len(node.robot.targets) > 10, "motion")
+    answer(goal.handle.cancel_goal_async())
+    assert goal.result()[1].outcome == ReachGoal.Result.CANCELLED
+    time.sleep(1.5)
+    positions = np.array([target[:3] for target in node.robot.targets])
+    steps = np.linalg.norm(np.diff(positions, axis=0), axis=1)
+    assert (
+        np.convolve(steps, np.ones(10), "valid").max() <= 1.5 * 10 * LIMITS.translation_speed / 50
+    )
+    assert steps[-5:].max() < 1e-4, "it has come to rest"
