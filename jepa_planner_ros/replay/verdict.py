@@ -25,7 +25,7 @@ class Difference:
         identical: bit for bit, in actions, expected states and energies.
         translation: largest difference of an action along an axis, m.
         action: largest difference of any entry of an action: m, rad or closedness.
-        energy: largest difference of the frame's energy and the predicted ones.
+        energy: largest difference of a predicted energy.
     """
 
     identical: bool
@@ -39,8 +39,8 @@ def difference(replayed: Replayed, recorded: RecordedPlan) -> Difference:
     plan = replayed.plan
     steps = min(len(plan.actions), len(recorded.actions))
     apart = np.abs(plan.actions[:steps] - recorded.actions[:steps])
-    ours = np.array([replayed.energy, *plan.energies[:steps]])
-    theirs = np.array([recorded.energy, *recorded.predicted_energies[:steps]])
+    # The energy of the present frame is left out: a queue reports it with plans of earlier frames.
+    ours, theirs = plan.energies[:steps], recorded.predicted_energies[:steps]
     return Difference(
         identical=len(plan.actions) == len(recorded.actions)
         and _same(plan.actions, recorded.actions)
