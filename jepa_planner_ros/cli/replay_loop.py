@@ -59,7 +59,9 @@ class NodeSettings:
             "image_transport": "compressed" if compressed else "raw",
             "search": self.search or first.search,
             "seed": first.seed if self.seed is None else self.seed,
-            # The arm in the bag follows the recorded plans.
+            # The arm in the bag follows the recorded plans, and nobody else's.
+            "commander": "dry_run",
+            "setpoint_rate": 0.0,
             "limits.drift_patience": 100,
         }
         file = self.params_file or share_directory() / "config" / "planner.yaml"
