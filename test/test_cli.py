@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -72,6 +73,16 @@ def test_an_unknown_search_is_refused_with_those_there_are(
     told = capsys.readouterr().err
     assert "'random'" in told
     assert "fast, reference" in told
+
+
+def test_a_demo_whose_report_cannot_be_written_is_refused_before_it_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+
+    assert main(["demo", "--output", str(tmp_path / "file")]) == 1
+
+    assert "--output cannot be written to" in capsys.readouterr().err
 
 
 def test_a_missing_module_is_named(

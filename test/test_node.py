@@ -33,6 +33,7 @@ from PIL import Image as PillowImage
 from rclpy.parameter import Parameter
 from sensor_msgs.msg import CompressedImage, Image, JointState
 
+from jepa_planner_ros.cli.main import main
 from jepa_planner_ros.robot.kinematics import HOME_JOINTS
 
 ELSEWHERE = picture(HOME + np.array([0.1, 0.2, -0.1, 0, 0, 0, 0]))
@@ -372,6 +373,25 @@ def test_diagnostics_tell_of_a_planner_that_fails_until_it_plans_again(node: Nei
     assert "weights may be damaged" in planner_status().message, "not the last goal's rejection"
     node.client.send(elsewhere(budget=1)).result()
     assert planner_status().level == DiagnosticStatus.OK
+
+
+def test_the_command_reach_tells_each_step_and_the_end(
+    node: Neighbourhood, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here, elsewhere = (str(tmp_path / name) for name in ("here.png", "elsewhere.png"))
+    PillowImage.fromarray(picture(node.robot.state)).save(here)
+    PillowImage.fromarray(ELSEWHERE).save(elsewhere)
+
+    assert main(["reach", here]) == 0
+    assert "Reached the goal at step 0" in capsys.readouterr().out
+
+    assert main(["reach", elsewhere, "--steps", "2", "--energy-threshold", "1e-6"]) == 1
+    told = capsys.readouterr().out
+    assert "The budget was spent at step 2" in told
+    assert [line.split()[0] for line in told.splitlines()[1:3]] == ["0", "1"]
+
+    assert main(["reach", here, "--control-mode", "dance"]) == 1
+    assert "control_mode 'dance' is unknown" in capsys.readouterr().err
 
 
 def test_captures_fail_with_the_reason(node: Neighbourhood) -> None:
