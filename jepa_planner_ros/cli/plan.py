@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from jepa_planner_ros.types import SEARCHES, Plan, PlannerError, PlanRequest, Sc
 from jepa_planner_ros.world_model import PRECISIONS, CheckpointError, load_world_model
 from jepa_planner_ros.world_model.precision import AUTO, caution
 
+_SIZES = ("samples", "elites", "rounds", "horizon")
 _STATE = ("X", "Y", "Z", "ROLL", "PITCH", "YAW", "GRIPPER")
 
 
@@ -52,6 +53,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--search", choices=tuple(SEARCHES), default="fast", help="default: %(default)s"
     )
+    for name in _SIZES:
+        parser.add_argument(
+            f"--{name}", type=int, metavar="N", help=f"{name} in place of the search's own"
+        )
     parser.add_argument(
         "--micro-batch",
         type=int,
@@ -77,7 +82,9 @@ def run(args: argparse.Namespace) -> int:
         print(f"Planning in {model.precision.name} on {model.device} ...", flush=True)
         scene = Scene(model.encode(frame), np.array(args.state), model.encode(goal))
         encoded = time.perf_counter()
-        request = PlanRequest(scene, SEARCHES[args.search], seed=args.seed)
+        sizes = {name: getattr(args, name) for name in _SIZES if getattr(args, name) is not None}
+        search = replace(SEARCHES[args.search], **sizes)
+        request = PlanRequest(scene, search, seed=args.seed)
         plan = InProcessPlanner(model).plan(request)
     except (CheckpointError, PlannerError, ValueError) as error:
         raise CommandError(str(error)) from error
