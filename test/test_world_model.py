@@ -27,6 +27,7 @@ from jepa_planner_ros.world_model import (
     read_checkpoint,
     write_checkpoint,
 )
+from jepa_planner_ros.world_model.compilation import Compiler
 from jepa_planner_ros.world_model.precision import FP64
 
 TINY = WorldModelConfig(
@@ -226,3 +227,20 @@ def test_frames_are_encoded_in_every_precision(checkpoint, model, precision, tol
     rough = WorldModel(checkpoint, precision=precision).encode(image)
     difference = np.abs(rough - model.encode(image)).mean()
     assert 0.0 < difference < tolerance
+
+
+def test_a_failing_compiler_does_not_keep_the_model_from_planning(checkpoint, scene, caplog):
+    """As on a GPU whose compiler is broken; here it is one that knows no blocks."""
+
+    def fail(*_):
+        raise RuntimeError("no kernel for this device")
+
+    broken = WorldModel(checkpoint, micro_batch=8)
+    broken._compiler, broken._engine._forward = Compiler("eager"), fail
+    broken.rehearse(horizon=2)
+    assert "so it runs uncompiled: no kernel for this device" in caplog.text
+    assert not broken.describe().compiled
+    whole = WorldModel(checkpoint, micro_batch=8)
+    np.testing.assert_array_equal(
+        broken.energies(scene, candidates(3)), whole.energies(scene, candidates(3))
+    )

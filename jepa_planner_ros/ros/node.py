@@ -112,9 +112,10 @@ class PlannerNode(Node):
                 f"The planner has model {there.fingerprint} but frames are encoded on board with "
                 f"model {here.fingerprint}: give both the same world_model.checkpoint."
             )
+        how = f"{there.precision}, compiled" if there.compiled else there.precision
         self.get_logger().info(
             f"Model {there.fingerprint} with {there.parameters / 1e6:.1f} M parameters plans on "
-            f"{there.replicas} x {there.device} in {there.precision}."
+            f"{there.replicas} x {there.device} in {how}."
         )
         return planner
 

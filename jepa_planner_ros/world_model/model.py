@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,6 +36,8 @@ from jepa_planner_ros.world_model.rollout import (
 )
 from jepa_planner_ros.world_model.slopes import energy_slopes
 from jepa_planner_ros.world_model.storage import read_checkpoint
+
+_LOG = logging.getLogger(__name__)
 
 
 def default_micro_batch(device: str | torch.device) -> int:
@@ -122,12 +125,22 @@ class WorldModel:
     def rehearse(self, horizon: int) -> None:
         """Roll out once, for all that the first time allocates, compiles and records.
 
+        If compiling fails, it is given up with a warning: a slow plan is better than none.
+
         Raises:
             PlannerError: the model predicts values that are not finite.
         """
-        tokens, dim = self.config.encoder.tokens, self.config.encoder.dim
-        blank = np.zeros((tokens, dim), np.float32)
-        energies = self.energies(Scene(blank, np.zeros(7), blank), np.zeros((1, horizon, 7)))
+        blank = np.zeros((self.config.encoder.tokens, self.config.encoder.dim), np.float32)
+        scene, candidates = Scene(blank, np.zeros(7), blank), np.zeros((1, horizon, 7))
+        try:
+            energies = self.energies(scene, candidates)
+        except Exception as error:  # The compiler's, Triton's and CUDA's have no common base.
+            if self._compiler is None:
+                raise
+            _LOG.warning("Compiling the world model failed, so it runs uncompiled: %s", error)
+            self._compiler = None
+            self._engine.do_without_compiler()
+            energies = self.energies(scene, candidates)
         if not np.isfinite(energies).all():
             raise PlannerError(
                 "the world model predicts values that are not finite; its weights may be damaged."
