@@ -49,7 +49,6 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         ([], "COMMAND"),
         (["dance"], "dance"),
         (["demo", "--episodes", "0"], "0 is less than 1"),
-        (["demo", "--search", "random"], "random"),
         (["demo", "--real-time-factor", "100"], "100.0 is not between 0.1 and 10.0"),
         (["demo", "--domain-id", "400"], "between 0 and 101"),
         (["demo", "--seed", "-1"], "-1 is not between 0 and"),
@@ -63,6 +62,14 @@ def test_a_wrong_command_line_is_refused_with_what_is_wrong(
         main(arguments)
 
     assert complaint in capsys.readouterr().err
+
+
+def test_an_unknown_search_is_refused_before_anything_starts(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["demo", "--search", "random"]) == 1
+
+    assert "search = 'random' is unknown; it must be one of: fast" in capsys.readouterr().err
 
 
 def test_a_missing_module_is_named(

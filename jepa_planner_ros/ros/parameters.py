@@ -26,7 +26,6 @@ from jepa_planner_ros.control import (
 from jepa_planner_ros.ros.poses import ControllerFrame
 from jepa_planner_ros.search.profiles import (
     DEFAULT_PROFILE,
-    ProfileError,
     load_profile,
     profile_names,
 )
@@ -399,8 +398,6 @@ def read_episode_defaults(values: Mapping[str, Any]) -> EpisodeDefaults:
             safety=SafetyLimits(**_section(values, "limits")),
         )
         search = load_profile(values["search"])
-    except ProfileError as error:
-        raise ParameterError(f"Parameter search: {error}") from error
     except ValueError as error:
         raise ParameterError(f"Parameter {error}") from error
     return EpisodeDefaults(

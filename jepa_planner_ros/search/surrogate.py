@@ -21,6 +21,8 @@ from jepa_planner_ros.search.latent_model import (
 )
 from jepa_planner_ros.search.noise import Noise
 from jepa_planner_ros.types import (
+    RMS_ENERGY,
+    Energy,
     Float64Array,
     PlanRequest,
     RolloutReply,
@@ -37,7 +39,8 @@ _DESCENTS = 3
 class SurrogateSettings(SearchSettings):
     """How many rollouts to fit to, and how closely around the best point."""
 
-    designs: tuple[int, ...] = (16, 8)
+    energy: Energy = RMS_ENERGY
+    designs: tuple[int, ...] = (15, 16)
     """Candidates of each stage."""
     region: float = 1.0
     """Half the edge of the first stage's trust region, as a fraction of `max_translation`."""
