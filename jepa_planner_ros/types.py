@@ -90,7 +90,7 @@ class SearchSettings:
 
     horizon: int = 1
     """Actions per candidate sequence."""
-    energy: Energy = MEAN_ENERGY
+    energy: Energy = RMS_ENERGY
     max_translation: float = 0.075
     """Largest translation of one action along each axis, metres."""
     anchored: bool = True

@@ -21,8 +21,6 @@ from jepa_planner_ros.search.latent_model import (
 )
 from jepa_planner_ros.search.noise import Noise
 from jepa_planner_ros.types import (
-    RMS_ENERGY,
-    Energy,
     Float64Array,
     PlanRequest,
     RolloutReply,
@@ -39,7 +37,6 @@ _DESCENTS = 3
 class SurrogateSettings(SearchSettings):
     """How many rollouts to fit to, and how closely around the best point."""
 
-    energy: Energy = RMS_ENERGY
     designs: tuple[int, ...] = (15, 16)
     """Candidates of each stage."""
     region: float = 1.0
