@@ -35,6 +35,7 @@ from sensor_msgs.msg import CompressedImage, Image, JointState
 
 from jepa_planner_ros.cli.main import main
 from jepa_planner_ros.robot.kinematics import HOME_JOINTS
+from jepa_planner_ros.search import FAST_SEARCH
 
 ELSEWHERE = picture(HOME + np.array([0.1, 0.2, -0.1, 0, 0, 0, 0]))
 UNREACHABLE = 1e-6  # energy threshold
@@ -86,9 +87,11 @@ def test_each_step_is_planned_published_commanded_and_reported(node: Neighbourho
     for plan, feedback, target in zip(
         node.client.plans, goal.feedback, node.robot.targets, strict=True
     ):
-        assert (plan.search, plan.seed, plan.rollouts) == ("fast", 0, 3 * 64 + 1)
+        assert (plan.search, plan.seed) == ("fast", 0)
+        assert plan.rollouts >= 1 + sum(FAST_SEARCH.designs)
         assert len(plan.actions) == len(plan.predicted_states) == len(plan.predicted_energies) == 1
-        assert len(plan.round_best_energies) == len(plan.round_elite_energies) == 3
+        assert len(plan.round_best_energies) == len(plan.round_elite_energies)
+        assert len(plan.round_best_energies) >= len(FAST_SEARCH.designs)
         assert plan.header.frame_id == feedback.target_pose.header.frame_id == "panda_link0"
         assert feedback.energy == plan.energy
         assert feedback.predicted_energy == plan.predicted_energies[-1]

@@ -31,7 +31,6 @@ from jepa_planner_ros.robot.limits import LIMITS
 from jepa_planner_ros.ros.poses import ControllerFrame
 from jepa_planner_ros.search.profiles import (
     DEFAULT_PROFILE,
-    ProfileError,
     load_profile,
     profile_names,
 )
@@ -658,8 +657,6 @@ def read_episode_defaults(values: Mapping[str, Any]) -> EpisodeDefaults:
             queue=QueueSettings(**_section(values, "queue")),
         )
         search = load_profile(values["search"])
-    except ProfileError as error:
-        raise ParameterError(f"Parameter search: {error}") from error
     except ValueError as error:
         raise ParameterError(f"Parameter {error}") from error
     return EpisodeDefaults(

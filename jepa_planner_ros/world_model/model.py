@@ -169,14 +169,18 @@ class WorldModel:
     def evaluate(self, scene: Scene, request: RolloutRequest) -> RolloutReply:
         """Roll out the candidates of a request from a scene."""
         self._observe(scene, request.candidates.shape[1])
-        goal = torch.tensor(scene.goal_latent, device=self.device)
+        goal = torch.tensor(
+            scene.goal_latent if request.goal is None else request.goal, device=self.device
+        )
         outcomes = self._engine.rollouts(request.candidates)
         reply = RolloutReply.joined(
             [self._answer(outcome.latents, goal, request) for outcome in outcomes]
         )
         if request.gradient_weights is None:
             return reply
-        return replace(reply, gradients=self._slopes(scene, request, request.gradient_weights))
+        return replace(
+            reply, gradients=self._slopes(scene, goal, request, request.gradient_weights)
+        )
 
     def energies(self, scene: Scene, candidates: Float64Array) -> Float64Array:
         """Energy after each action (batch, horizon) of candidates (batch, horizon, 7)."""
@@ -189,14 +193,12 @@ class WorldModel:
         if request.components is not None:
             chosen = torch.from_numpy(request.components).to(self.device)
             components = latents.flatten(-2)[..., chosen].float().cpu().numpy()
-        return RolloutReply(
-            energies.double().cpu().numpy(),
-            components,
-            first_latents=latents[:, 0].float().cpu().numpy() if request.first_latent else None,
-        )
+        return RolloutReply(energies.double().cpu().numpy(), components)
 
     @torch.inference_mode(False)
-    def _slopes(self, scene: Scene, request: RolloutRequest, weights: Float64Array) -> Float64Array:
+    def _slopes(
+        self, scene: Scene, goal: Tensor, request: RolloutRequest, weights: Float64Array
+    ) -> Float64Array:
         """Slopes (batch, horizon, 7) of the weighted energies."""
         if self._differentiable is None:
             self._differentiable = self._checkpoint.build_predictor(self.device)
@@ -205,7 +207,7 @@ class WorldModel:
             energy_slopes(
                 self._differentiable,
                 context,
-                torch.tensor(scene.goal_latent, device=self.device),
+                goal,
                 torch.tensor(batch, device=self.device),
                 torch.tensor(weights, device=self.device),
                 DISTANCES[request.distance],
