@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
+from jepa_planner_ros.cli import CommandError
+
 # Of many episodes, this share has to reach the goal for the demo to succeed.
 _ENOUGH = 0.95
 
@@ -80,6 +82,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "with --real-time-factor (default: blocking)",
     )
     add(
+        "--commander",
+        choices=("crisp", "servo", "joint_trajectory"),
+        default="crisp",
+        help="controller of the arm; all but crisp move in real time only, with --real-time-factor "
+        "(default: crisp)",
+    )
+    add(
         "--planner",
         choices=("local_ray", "in_process"),
         default="local_ray",
@@ -127,6 +136,8 @@ def run(args: argparse.Namespace) -> int:
     from jepa_planner_ros.cli.demo_loop import DemoSettings, run_episodes
     from jepa_planner_ros.report import headline, reached_fraction, summarise, write_report
 
+    if args.commander != "crisp" and args.real_time_factor is None:
+        raise CommandError(f"--commander {args.commander} needs --real-time-factor, for example 1.")
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
     record = run_episodes(
@@ -136,6 +147,7 @@ def run(args: argparse.Namespace) -> int:
             steps=args.steps,
             search=args.search,
             control_mode=args.control_mode,
+            commander=args.commander,
             planner=args.planner,
             replicas=args.replicas,
             checkpoint=args.checkpoint,
