@@ -82,6 +82,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "with --real-time-factor (default: blocking)",
     )
     add(
+        "--commander",
+        choices=("crisp", "servo", "joint_trajectory"),
+        default="crisp",
+        help="controller of the arm; all but crisp move in real time only, with --real-time-factor "
+        "(default: crisp)",
+    )
+    add(
         "--planner",
         type=_planner,
         default="local_ray",
@@ -131,6 +138,8 @@ def run(args: argparse.Namespace) -> int:
     from jepa_planner_ros.cli.demo_loop import DemoSettings, run_episodes
     from jepa_planner_ros.report import headline, reached_fraction, summarise, write_report
 
+    if args.commander != "crisp" and args.real_time_factor is None:
+        raise CommandError(f"--commander {args.commander} needs --real-time-factor, for example 1.")
     # Now, not after minutes, when there is a report to be written.
     _make_folder("--output", args.output)
     if args.json is not None:
@@ -144,6 +153,7 @@ def run(args: argparse.Namespace) -> int:
             steps=args.steps,
             search=args.search,
             control_mode=args.control_mode,
+            commander=args.commander,
             planner=args.planner,
             replicas=args.replicas,
             checkpoint=args.checkpoint,
