@@ -202,18 +202,24 @@ def test_only_who_knows_the_token_is_served(service: InProcessService, tmp_path:
 
 def test_without_a_token_only_this_computer_is_served(service: InProcessService) -> None:
     class Caller:
-        def __init__(self, address: str) -> None:
+        def __init__(self, address: str, forwarded: bool = False) -> None:
             self._address = address
+            self._metadata = (("x-forwarded-for", "10.0.0.7"),) if forwarded else ()
 
         def peer(self) -> str:
             return self._address
 
-        def invocation_metadata(self) -> tuple[()]:
-            return ()
+        def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+            return self._metadata
 
     endpoint, loop = PlannerEndpoint(service, None), Loop()
-    for address in ("ipv4:10.0.0.7:80", "ipv6:%5B2001:db8::1%5D:80", "ipv4:1.127.0.1:1"):
-        reply = loop.run(endpoint.get_model(Caller(address)))
+    for caller in (
+        Caller("ipv4:10.0.0.7:80"),
+        Caller("ipv6:%5B2001:db8::1%5D:80"),
+        Caller("ipv4:1.127.0.1:1"),
+        Caller("ipv4:127.0.0.1:80", forwarded=True),
+    ):
+        reply = loop.run(endpoint.get_model(caller))
         assert reply.refusal.code == pb.Refusal.UNAUTHENTICATED
     for address in ("ipv4:127.0.0.1:80", "ipv6:%5B::1%5D:80", "unix:"):
         assert loop.run(endpoint.get_model(Caller(address))).HasField("model")
