@@ -16,7 +16,7 @@ setup(
     data_files=[
         ("share/ament_index/resource_index/packages", ["resource/jepa_planner_ros"]),
         (SHARE, ["package.xml"]),
-        (f"{SHARE}/config", files("config", "*.yaml")),
+        (f"{SHARE}/config", [*files("config", "*.yaml"), *files("config", "*.conf")]),
         (f"{SHARE}/config/search", files("config/search", "*.yaml")),
         (f"{SHARE}/launch", files("launch", "*.launch.py")),
         ("lib/jepa_planner_ros", ["scripts/planner_node", "scripts/sim_node"]),
