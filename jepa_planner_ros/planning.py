@@ -6,14 +6,16 @@ import math
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import torch
 
-from jepa_planner_ros.geometry import integrate_sequence
+from jepa_planner_ros.geometry import ACTION_DIM, integrate_sequence
 from jepa_planner_ros.search import search_for, sequence_energy
-from jepa_planner_ros.search.energy import latent_distance
+from jepa_planner_ros.search.anchor import anchored_goal
 from jepa_planner_ros.types import (
+    Float32Array,
     ModelDescription,
     Plan,
     PlannerError,
@@ -34,7 +36,8 @@ def planning(request: PlanRequest, model: ModelDescription) -> Planning:
 
     Whoever drives it has the world model answer what it yields: by a call in this process, or by
     awaiting the replicas of a cluster. What the search has come to is itself rolled out at the end,
-    so that the energies and the latent in the plan are exact. A deadline ends the search early.
+    so that the energies and the latent in the plan are exact. A deadline ends the search early, but
+    never before its first round.
 
     Args:
         request: what to plan.
@@ -46,37 +49,40 @@ def planning(request: PlanRequest, model: ModelDescription) -> Planning:
     """
     scene = request.scene
     _require_latents_of(model, scene)
-    search = search_for(request)
     clock = _Clock(request.deadline)
     rollouts = 0
+    anchored: Float32Array | None = None
+    everything = np.arange(model.tokens * model.dim)
 
     def ask(question: RolloutRequest) -> Generator[RolloutRequest, RolloutReply, RolloutReply]:
         nonlocal rollouts
         with clock.waiting():
-            reply = yield question
+            reply = yield replace(question, goal=anchored)
         rollouts += len(question.candidates)
         _require_answer(question, reply, model)
         return reply
 
-    while not search.finished and clock.allows_another_round():
+    if request.search.anchored:
+        still = np.zeros((1, request.search.horizon, ACTION_DIM))
+        reply = yield from ask(RolloutRequest(still, components=everything))
+        assert reply.components is not None
+        anchored = anchored_goal(scene, reply.components[0, 0].reshape(scene.latent.shape))
+    goal = scene.goal_latent if anchored is None else anchored
+    search = search_for(replace(request, scene=replace(scene, goal_latent=goal)))
+    while not search.finished and (not search.rounds or clock.allows_another_round()):
         search.tell((yield from ask(search.propose())))
     finalists = search.finalists
-    exact = yield from ask(
-        RolloutRequest(finalists, request.search.energy.distance, first_latent=True)
-    )
-    assert exact.first_latents is not None
+    exact = yield from ask(RolloutRequest(finalists, request.search.energy.distance, everything))
+    assert exact.components is not None
     chosen = int(sequence_energy(exact.energies, request.search.energy).argmin())
+    latents = exact.components[chosen].reshape(-1, model.tokens, model.dim)
     states = integrate_sequence(torch.from_numpy(scene.state), torch.from_numpy(finalists[chosen]))
     return Plan(
         actions=finalists[chosen],
         states=states.numpy(),
-        energies=exact.energies[chosen],
-        predicted_latent=exact.first_latents[chosen],
-        start_energy=float(
-            latent_distance(
-                scene.latent.ravel(), scene.goal_latent.ravel(), request.search.energy.distance
-            )
-        ),
+        energies=np.abs(latents - goal).mean(axis=(1, 2)).astype(np.float64),
+        predicted_latent=latents[0],
+        start_energy=float(np.abs(scene.latent - scene.goal_latent).mean()),
         rollouts=rollouts,
         rounds=search.rounds,
         timing=PlanTiming(total=clock.elapsed(), rollouts=clock.waited),
@@ -108,11 +114,8 @@ class _Clock:
         self.waited += waited
 
     def allows_another_round(self) -> bool:
-        """Whether a round like the longest so far, and the last rollout, fit before the deadline.
-
-        The first round is always allowed: without it there is nothing to return.
-        """
-        return self.elapsed() + 2.0 * self._longest <= self._deadline or self._longest == 0.0
+        """Whether a round like the longest so far and the last rollout fit before the deadline."""
+        return self.elapsed() + 2.0 * self._longest <= self._deadline
 
 
 def _require_latents_of(model: ModelDescription, scene: Scene) -> None:
@@ -131,7 +134,6 @@ def _require_answer(question: RolloutRequest, reply: RolloutReply, model: ModelD
         "components": question.components is not None
         and (batch, horizon, len(question.components)),
         "gradients": question.gradient_weights is not None and question.candidates.shape,
-        "first_latents": question.first_latent and (batch, model.tokens, model.dim),
     }
     for name, shape in expected.items():
         values = getattr(reply, name)

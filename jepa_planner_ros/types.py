@@ -50,6 +50,8 @@ class Energy:
 
 MEAN_ENERGY = Energy()
 """The mean over the steps, which determines the first action."""
+RMS_ENERGY = Energy("l2")
+"""The same of root mean squares, which a blurred prediction misleads less."""
 LAST_STEP_ENERGY = Energy(steps="last")
 """The reference's."""
 
@@ -88,9 +90,12 @@ class SearchSettings:
 
     horizon: int = 1
     """Actions per candidate sequence."""
-    energy: Energy = MEAN_ENERGY
+    energy: Energy = RMS_ENERGY
     max_translation: float = 0.075
     """Largest translation of one action along each axis, metres."""
+    anchored: bool = True
+    """Near the goal, take out of the comparison the error that the world model makes for standing
+    still; see `jepa_planner_ros.search.anchor`."""
     guard: Guard | None = DEFAULT_GUARD
     """None leaves the search to itself."""
 
@@ -190,14 +195,14 @@ class RolloutRequest:
             components of every predicted latent are returned.
         gradient_weights: weights (horizon,) of the energies after each action in the sum whose
             gradient by the actions is returned; None returns no gradients.
-        first_latent: return the whole latents predicted after the first action.
+        goal: latents (tokens, dim) to compare with in place of the scene's goal.
     """
 
     candidates: Float64Array
     distance: DistanceName = "l1"
     components: Int64Array | None = None
     gradient_weights: Float64Array | None = None
-    first_latent: bool = False
+    goal: Float32Array | None = None
 
     def part(self, share: slice) -> RolloutRequest:
         """The same question about some of the candidates."""
@@ -216,13 +221,11 @@ class RolloutReply:
         energies: distance to the goal after each action (batch, horizon).
         components: of the latents after each action (batch, horizon, components).
         gradients: of the weighted sum of the energies (batch, horizon, 7).
-        first_latents: after the first action (batch, tokens, dim).
     """
 
     energies: Float64Array
     components: Float32Array | None = None
     gradients: Float64Array | None = None
-    first_latents: Float32Array | None = None
 
     def part(self, share: slice) -> RolloutReply:
         """The answer as regards some of the candidates."""
@@ -234,7 +237,6 @@ class RolloutReply:
             self.energies[share],
             cut(self.components),
             cut(self.gradients),
-            cut(self.first_latents),
         )
 
     @staticmethod
@@ -249,7 +251,6 @@ class RolloutReply:
             np.concatenate([part.energies for part in parts]),
             join([part.components for part in parts]),
             join([part.gradients for part in parts]),
-            join([part.first_latents for part in parts]),
         )
 
 
@@ -279,11 +280,11 @@ class Plan:
     Attributes:
         actions: (horizon, 7).
         states: the predicted states (horizon + 1, 7), the first being the scene's.
-        energies: the predicted energy after each action (horizon,), by an exact rollout, in the
-            distance that the search minimises.
+        energies: the predicted distance (L1, as thresholds are given) to the goal after each action
+            (horizon,), by an exact rollout; to the anchored goal, where the search is anchored.
         predicted_latent: the latent (tokens, dim) that the same rollout predicts after the first
             action: what the next plan may start from while that action is under way.
-        start_energy: the energy of the scene itself, in the same distance.
+        start_energy: the same distance of the scene itself.
         rollouts: how many candidate sequences the world model rolled out.
         rounds: the course of the search.
         fallback: why cross-entropy rounds took over from the search; None if they did not.

@@ -20,7 +20,7 @@ from jepa_planner_ros.types import (
 )
 
 TOKENS, DIM = 8, 16
-MODEL = ModelDescription("formula", TOKENS, DIM, (8, 8), micro_batch=32, device="cpu")
+MODEL = ModelDescription("formula", TOKENS, DIM, (8, 8), 32, device="cpu", precision="fp32")
 Latents = Callable[[Tensor], Tensor]
 """From displacements (..., 3) in metres since the start to latents (..., tokens * dim)."""
 
@@ -54,7 +54,8 @@ def evaluate(latents: Latents, scene: Scene, request: RolloutRequest) -> Rollout
     """What a world model of this formula answers."""
     actions = torch.from_numpy(request.candidates).requires_grad_()
     predicted = latents(actions[..., :3].cumsum(dim=1))
-    difference = predicted - torch.from_numpy(scene.goal_latent).ravel()
+    goal = scene.goal_latent if request.goal is None else request.goal
+    difference = predicted - torch.from_numpy(goal).ravel()
     if request.distance == "l1":
         energies = difference.abs().mean(-1)
     else:
@@ -68,14 +69,13 @@ def evaluate(latents: Latents, scene: Scene, request: RolloutRequest) -> Rollout
         energies.detach().numpy(),
         None if request.components is None else values[..., request.components],
         gradients,
-        values[:, 0].reshape(-1, TOKENS, DIM) if request.first_latent else None,
     )
 
 
 def plan_on(
     latents: Latents, scene: Scene, search: SearchSettings, seed: int = 0, **options: object
 ) -> tuple[Plan, list[RolloutRequest]]:
-    """A plan on a formula, and what was asked for it."""
+    """A plan on a formula, and what was asked for it in the search's rounds and at the end."""
     request = PlanRequest(scene, search, seed, **options)  # type: ignore[arg-type]
     course = planning(request, MODEL)
     asked = [next(course)]
@@ -83,4 +83,4 @@ def plan_on(
         try:
             asked.append(course.send(evaluate(latents, scene, asked[-1])))
         except StopIteration as finished:
-            return finished.value, asked
+            return finished.value, asked[search.anchored :]

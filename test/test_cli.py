@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -64,14 +65,22 @@ def test_a_wrong_command_line_is_refused_with_what_is_wrong(
     assert complaint in capsys.readouterr().err
 
 
-def test_an_unknown_search_is_refused_with_those_there_are(
+def test_an_unknown_search_is_refused_before_anything_starts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["demo", "--search", "random"]) != 0
+    assert main(["demo", "--search", "random"]) == 1
 
-    told = capsys.readouterr().err
-    assert "'random'" in told
-    assert "fast, reference" in told
+    assert "search = 'random' is unknown; it must be one of: fast" in capsys.readouterr().err
+
+
+def test_a_demo_whose_report_cannot_be_written_is_refused_before_it_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+
+    assert main(["demo", "--output", str(tmp_path / "file")]) == 1
+
+    assert "--output cannot be written to" in capsys.readouterr().err
 
 
 def test_a_missing_module_is_named(

@@ -423,6 +423,23 @@ def test_an_arm_that_never_rests_aborts() -> None:
     assert world.requests == []
 
 
+def test_a_camera_that_freezes_with_fresh_stamps_aborts() -> None:
+    world = World()
+    episode = world.run(episode_for(world, subgoal(x=0.3)), until=in_motion)
+    first = next(one for one in world.effects if isinstance(one, Report)).observation
+    while not isinstance(episode.phase, Ended):
+        event = world.pending.pop(0) if world.pending else world.tick()
+        if isinstance(event, Observed):
+            frozen = replace(event.observation, latent=first.latent)
+            event = replace(event, observation=frozen)
+        episode, effects = transition(episode, event)
+        for effect in effects:
+            world.pending.extend(world.answer(effect))
+    assert ended(episode).outcome is Outcome.ABORTED
+    assert "stream is frozen" in ended(episode).reason
+    assert len(world.commands()) == 1
+
+
 def test_a_camera_with_another_clock_aborts() -> None:
     world = World()
     episode = episode_for(world, subgoal(x=0.3))

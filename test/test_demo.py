@@ -111,6 +111,20 @@ def test_the_arm_reaches_the_photographed_pose_by_plans_of_a_local_ray_cluster(
     assert 1 <= episode["steps"] <= STEPS
 
 
+@pytest.mark.parametrize("commander", ["servo", "joint_trajectory"])
+def test_every_family_of_controllers_moves_the_arm_there(commander: str, directory: Path) -> None:
+    real_time = ("--planner", "in_process", "--real-time-factor", "1")
+    course = play(directory, *real_time, "--commander", commander)
+    assert course.figures["episodes"][0]["final_cm"] < 5.0
+
+
+def test_controllers_that_move_in_real_time_are_not_put_in_lockstep(directory: Path) -> None:
+    demo = start(directory, "--commander", "servo")
+    _, errors = demo.communicate(timeout=60)
+    assert demo.returncode == 1
+    assert "--real-time-factor" in errors
+
+
 def test_the_report_shows_the_episode(on_ray: Course) -> None:
     (episode,) = on_ray.figures["episodes"]
     assert on_ray.page.as_uri() in on_ray.output

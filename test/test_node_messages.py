@@ -16,6 +16,7 @@ from scipy.spatial.transform import Rotation
 from sensor_msgs.msg import CompressedImage, Image
 
 from jepa_planner_ros.ros.clock import duration_message, nanoseconds, seconds, stamp_message
+from jepa_planner_ros.ros.driver import mode_fault
 from jepa_planner_ros.ros.images import (
     ImageError,
     decode_compressed_image,
@@ -34,6 +35,13 @@ RANDOM = np.random.default_rng(0)
 PICTURE = RANDOM.integers(0, 256, (6, 10, 3), dtype=np.uint8)
 GREY = np.repeat(PICTURE[..., :1], 3, axis=2)
 ALPHA = np.full((6, 10, 1), 255, np.uint8)
+
+
+@pytest.mark.parametrize(("mode", "found"), [(4, "in reflex"), (5, "stopped by its user")])
+def test_a_robot_mode_that_follows_no_command_is_a_fault(mode: int, found: str) -> None:
+    assert found in str(mode_fault(mode))
+    assert mode_fault(1) is None, "idle"
+    assert mode_fault(2) is None, "moving"
 
 
 def message(pixels: np.ndarray, encoding: str, padding: int = 0) -> Image:

@@ -19,6 +19,15 @@ from planner_service import InProcessService, Loop, Relay, free_port, serving
 from random_weights import random_checkpoint
 
 from jepa_planner_ros.planning import InProcessPlanner
+from jepa_planner_ros.search import (
+    FAST_SEARCH,
+    AssistedSettings,
+    CrossEntropySettings,
+    GaussNewtonSettings,
+    GradientSettings,
+    MppiSettings,
+    SurrogateSettings,
+)
 from jepa_planner_ros.serving import RemotePlanner, RemoteSettings
 from jepa_planner_ros.serving.endpoint import PlannerEndpoint
 from jepa_planner_ros.serving.messages import PlannerBusyError
@@ -26,7 +35,6 @@ from jepa_planner_ros.serving.wire import jepa_planner_pb2 as pb
 from jepa_planner_ros.serving.wire.latents import whole_latent
 from jepa_planner_ros.serving.wire.records import to_record
 from jepa_planner_ros.types import (
-    FAST_SEARCH,
     Plan,
     PlannerError,
     PlannerUnavailableError,
@@ -36,7 +44,7 @@ from jepa_planner_ros.types import (
 )
 from jepa_planner_ros.world_model import SMALL, WorldModel
 
-SEARCH = SearchSettings(samples=16, elites=4, rounds=2, horizon=2)
+SEARCH = CrossEntropySettings(samples=16, elites=4, rounds=2, horizon=2)
 TOKEN = "0123456789abcdef-a-token"
 
 
@@ -83,7 +91,7 @@ def request(seed: int = 0, **changes: Any) -> PlanRequest:
 def assert_equal_plans(ours: Plan, theirs: Plan) -> None:
     for name in ("actions", "states", "energies", "predicted_latent"):
         np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
-    for name in ("start_energy", "rollouts", "rounds", "model_fingerprint"):
+    for name in ("start_energy", "rollouts", "rounds", "model_fingerprint", "fallback"):
         assert getattr(ours, name) == getattr(theirs, name)
 
 
@@ -143,10 +151,37 @@ def test_a_scene_of_the_wrong_size_is_refused_and_the_next_plan_works(
     assert planner.plan(request()).rollouts == 33
 
 
-def test_a_search_of_absurd_size_is_refused(planner: RemotePlanner) -> None:
-    absurd = replace(SEARCH, samples=10**9)
+@pytest.mark.parametrize(
+    "search",
+    [
+        replace(SEARCH, samples=10**9),
+        replace(SEARCH, rounds=10**6),
+        CrossEntropySettings(horizon=10**5),
+        SurrogateSettings(designs=(12, 10**7)),
+        replace(FAST_SEARCH, guard=replace(FAST_SEARCH.guard, samples=10**7)),
+    ],
+)
+def test_a_search_of_absurd_size_is_refused(planner: RemotePlanner, search: SearchSettings) -> None:
     with pytest.raises(PlannerError, match="too large for a shared planner"):
-        planner.plan(request(search=absurd))
+        planner.plan(request(search=search))
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        FAST_SEARCH,
+        AssistedSettings(),
+        GaussNewtonSettings(),
+        GradientSettings(),
+        MppiSettings(samples=16, rounds=2),
+    ],
+    ids=lambda search: type(search).__name__,
+)
+def test_every_search_travels(
+    world_model: WorldModel, planner: RemotePlanner, search: SearchSettings
+) -> None:
+    here = InProcessPlanner(world_model)
+    assert_equal_plans(here.plan(request(search=search)), planner.plan(request(search=search)))
 
 
 def test_busy_and_failing_planners_say_so(
@@ -202,18 +237,24 @@ def test_only_who_knows_the_token_is_served(service: InProcessService, tmp_path:
 
 def test_without_a_token_only_this_computer_is_served(service: InProcessService) -> None:
     class Caller:
-        def __init__(self, address: str) -> None:
+        def __init__(self, address: str, forwarded: bool = False) -> None:
             self._address = address
+            self._metadata = (("x-forwarded-for", "10.0.0.7"),) if forwarded else ()
 
         def peer(self) -> str:
             return self._address
 
-        def invocation_metadata(self) -> tuple[()]:
-            return ()
+        def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+            return self._metadata
 
     endpoint, loop = PlannerEndpoint(service, None), Loop()
-    for address in ("ipv4:10.0.0.7:80", "ipv6:%5B2001:db8::1%5D:80", "ipv4:1.127.0.1:1"):
-        reply = loop.run(endpoint.get_model(Caller(address)))
+    for caller in (
+        Caller("ipv4:10.0.0.7:80"),
+        Caller("ipv6:%5B2001:db8::1%5D:80"),
+        Caller("ipv4:1.127.0.1:1"),
+        Caller("ipv4:127.0.0.1:80", forwarded=True),
+    ):
+        reply = loop.run(endpoint.get_model(caller))
         assert reply.refusal.code == pb.Refusal.UNAUTHENTICATED
     for address in ("ipv4:127.0.0.1:80", "ipv6:%5B::1%5D:80", "unix:"):
         assert loop.run(endpoint.get_model(Caller(address))).HasField("model")

@@ -21,6 +21,7 @@ from jepa_planner_ros.search import (
     sequence_energy,
 )
 from jepa_planner_ros.search.actions import latin_hypercube
+from jepa_planner_ros.search.anchor import anchored_goal
 from jepa_planner_ros.search.energy import latent_distance
 from jepa_planner_ros.search.latent_model import LatentModel, random_components
 from jepa_planner_ros.types import (
@@ -80,6 +81,12 @@ def search_for_goal(settings, seed=0, **options):
     return search
 
 
+def own_energy(latents, plan, asked, settings):
+    """What the search minimises, of its plan."""
+    question = replace(asked[-1], candidates=plan.actions[None])
+    return sequence_energy(evaluate(latents, SCENE, question).energies, settings.energy)[0]
+
+
 # --- Every search --------------------------------------------------------------------------------
 
 
@@ -131,9 +138,10 @@ def test_a_plan_is_never_worse_than_what_was_seen(settings):
             sequence_energy(evaluate(two_minima, SCENE, question).energies, settings.energy).min()
             for question in asked
         ]
-        chosen = sequence_energy(plan.energies[None], settings.energy)[0]
+        chosen = own_energy(two_minima, plan, asked, settings)
         assert chosen <= min(seen) + 1e-9
-        assert plan.rollouts == sum(len(question.candidates) for question in asked)
+        in_rounds = sum(len(question.candidates) for question in asked)
+        assert plan.rollouts == in_rounds + guarded.anchored
 
 
 @each_search
@@ -142,13 +150,36 @@ def test_a_deadline_ends_a_search_with_what_it_has(settings):
     assert len(plan.rounds) == 1
     assert len(asked) == 2
     first = sequence_energy(evaluate(bent, SCENE, asked[0]).energies, settings.energy)
-    assert sequence_energy(plan.energies[None], settings.energy)[0] <= first.min() + 1e-9
+    assert own_energy(bent, plan, asked, settings) <= first.min() + 1e-9
 
 
 def test_a_deadline_that_does_not_bind_changes_nothing():
     free, _ = plan_on(bent, SCENE, FAST_SEARCH)
     bounded, _ = plan_on(bent, SCENE, FAST_SEARCH, deadline=600.0)
     np.testing.assert_array_equal(free.actions, bounded.actions)
+
+
+def test_near_the_goal_the_error_for_standing_still_is_taken_out():
+    """Predictions that are all off by the same blur mislead, but for the anchor."""
+    blur = 0.3 * torch.from_numpy(np.random.default_rng(5).standard_normal(8 * 16))
+    scene = scene_of(bent, 0.25 * GOAL)
+
+    def blurred(displacement):
+        return bent(displacement) + blur
+
+    missed = {}
+    for anchored in (False, True):
+        settings = replace(FAST_SEARCH, anchored=anchored)
+        plan, _ = plan_on(blurred, scene, settings)
+        missed[anchored] = np.linalg.norm(plan.actions[0, :3] - 0.25 * GOAL)
+    assert missed[True] < 0.0005
+    assert missed[False] > 4 * missed[True]
+
+
+def test_far_from_the_goal_nothing_is_taken_out():
+    still = SCENE.latent + 0.01
+    np.testing.assert_array_equal(anchored_goal(SCENE, still), SCENE.goal_latent)
+    np.testing.assert_array_equal(anchored_goal(SCENE, SCENE.latent), SCENE.goal_latent)
 
 
 def test_settings_without_a_search_are_refused():
@@ -362,7 +393,6 @@ def test_what_comes_back_weighs_kilobytes():
     _, asked = plan_on(bent, SCENE, replace(FAST_SEARCH, components=20))
     reply = evaluate(bent, SCENE, asked[0])
     assert reply.components.shape[1:] == (1, 20)
-    assert reply.first_latents is None
 
 
 # --- Settings ------------------------------------------------------------------------------------

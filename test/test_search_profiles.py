@@ -57,5 +57,5 @@ def test_what_is_wrong_in_a_profile_is_named(tmp_path: Path, text, complaint):
 
 @pytest.mark.parametrize("name", ["quick", "/nowhere/mine.yaml"])
 def test_a_missing_profile_is_refused_with_those_there_are(name):
-    with pytest.raises(ProfileError, match="give one of fast, reference, robust, vjepa2_ac"):
+    with pytest.raises(ProfileError, match="one of: fast, reference, robust, vjepa2_ac; or"):
         load_profile(name)

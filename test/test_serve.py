@@ -22,14 +22,15 @@ from ray.serve.schema import ServeDeploySchema
 from test_remote import assert_equal_plans, patiently, request
 
 from jepa_planner_ros.planning import InProcessPlanner
+from jepa_planner_ros.search import CrossEntropySettings
 from jepa_planner_ros.serving import RemotePlanner, RemoteSettings, ServingSettings
 from jepa_planner_ros.serving.service import SERVICE_ENVIRONMENT
 from jepa_planner_ros.share import share_directory
-from jepa_planner_ros.types import Plan, SearchSettings
+from jepa_planner_ros.types import Plan
 from jepa_planner_ros.world_model import load_world_model
 
 # Long enough for a fault in its middle, with two micro-batches a round for each of two replicas.
-LONG_SEARCH = SearchSettings(samples=128, elites=8, rounds=6, horizon=2)
+LONG_SEARCH = CrossEntropySettings(samples=128, elites=8, rounds=6, horizon=2)
 START_S = 180.0
 END_S = 20.0
 

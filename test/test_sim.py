@@ -38,6 +38,33 @@ def test_target_is_reached_within_half_a_millimetre(sim: FrankaSim) -> None:
     assert not sim.moving
 
 
+def test_a_path_of_the_joints_is_followed_and_its_end_held(sim: FrankaSim) -> None:
+    sim.place(MIDDLE)
+    start = sim.joints.positions[:7]
+    end = start + np.array([0.1, 0.0, 0.0, 0.05, 0.0, 0.0, -0.1])
+    times = np.linspace(0.1, 1.0, 10)
+    sim.follow_joints(times, start + times[:, None] * (end - start))
+    sim.advance(0.5)
+    assert sim.moving
+    np.testing.assert_allclose(sim.joints.positions[:7], 0.5 * (start + end), atol=5e-3)
+    sim.settle()
+    np.testing.assert_allclose(sim.joints.positions[:7], end, atol=2e-3)
+    sim.set_target(MIDDLE)
+    sim.settle()
+    np.testing.assert_allclose(sim.state[:3], MIDDLE[:3], atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("times", "positions"),
+    [([], []), ([1.0], [[0.0] * 6]), ([1.0, 0.5], [[0.0] * 7] * 2), ([1.0], [[np.nan] * 7])],
+)
+def test_a_path_that_is_none_is_refused(
+    sim: FrankaSim, times: list[float], positions: list[list[float]]
+) -> None:
+    with pytest.raises(ValueError, match="seven finite joint positions"):
+        sim.follow_joints(np.array(times), np.array(positions))
+
+
 def test_state_agrees_with_the_joints(sim: FrankaSim) -> None:
     sim.reset(1)
     joints = sim.joints

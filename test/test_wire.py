@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jepa_planner_ros.search import CrossEntropySettings, SurrogateSettings
 from jepa_planner_ros.serving.messages import ServedPlan, ServingReport
 from jepa_planner_ros.serving.wire import WireError
 from jepa_planner_ros.serving.wire import jepa_planner_pb2 as pb
@@ -23,7 +24,7 @@ from jepa_planner_ros.serving.wire.latents import (
 from jepa_planner_ros.serving.wire.records import from_record, to_record
 from jepa_planner_ros.serving.wire.tensors import MAX_BYTES, pack, unpack
 from jepa_planner_ros.types import (
-    FAST_SEARCH,
+    Energy,
     Float32Array,
     ModelDescription,
     Plan,
@@ -31,7 +32,6 @@ from jepa_planner_ros.types import (
     PlanTiming,
     Scene,
     SearchRound,
-    SearchSettings,
 )
 
 _DRAW = np.random.default_rng(5)
@@ -42,8 +42,13 @@ def latent(tokens: int = 6) -> Float32Array:
 
 
 def plan_request(**changes: Any) -> PlanRequest:
-    given = {"seed": 2**62, "step": 3, "previous": _DRAW.standard_normal((1, 7))}
-    return PlanRequest(Scene(latent(), np.arange(7.0), latent()), FAST_SEARCH, **given | changes)
+    given = {
+        "search": CrossEntropySettings(horizon=1),
+        "seed": 2**62,
+        "step": 3,
+        "previous": _DRAW.standard_normal((1, 7)),
+    }
+    return PlanRequest(Scene(latent(), np.arange(7.0), latent()), **given | changes)
 
 
 def whole(array: Float32Array) -> pb.Latent:
@@ -97,17 +102,11 @@ def test_dataclasses_arrive_to_the_last_bit(value: Any) -> None:
 
 
 def test_a_search_of_another_kind_travels_as_itself() -> None:
-    @dataclass(frozen=True)
-    class AnnealedSearch(SearchSettings):
-        """Exists only here."""
-
-        temperature: float = 1.0
-
-    request = plan_request()
-    object.__setattr__(request, "search", AnnealedSearch(horizon=1, temperature=2.5))
-    received = from_record(PlanRequest, to_record(request, whole), ReceivedLatents().read)
-    assert received.search == request.search
-    assert type(received.search) is AnnealedSearch
+    search = SurrogateSettings(horizon=2, energy=Energy("l2", (0.5, 0.25)), guard=None)
+    request = plan_request(search=search, previous=None)
+    assert_same(
+        request, from_record(PlanRequest, to_record(request, whole), ReceivedLatents().read)
+    )
 
 
 def test_latents_are_sent_once_and_exactly() -> None:
@@ -199,7 +198,7 @@ def changed(path: str, **changes: Any) -> pb.Record:
         (changed("seed", whole=-1), "must not be negative"),
         (changed("search.samples", whole=0), r"search\.samples = 0"),
         (changed("search.max_translation", real=float("nan")), r"max_translation is not finite"),
-        (changed("search.energy", text="sum"), "energy must be"),
+        (changed("search.energy.distance", text="l3"), r"Energy\.distance must be"),
         (changed("colour", text="red"), "no field 'colour' here: install the same version"),
         (changed("previous", none=True, whole=3), "previous must be"),
         (changed("scene", flag=True), r"PlanRequest\.scene must be Scene, not a flag"),

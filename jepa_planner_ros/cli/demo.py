@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from types import FrameType
 
+from jepa_planner_ros.cli import CommandError
 from jepa_planner_ros.cli.numbers import real_number, whole_number
 
 # Of many episodes, this share has to reach the goal for the demo to succeed.
@@ -81,6 +82,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "with --real-time-factor (default: blocking)",
     )
     add(
+        "--commander",
+        choices=("crisp", "servo", "joint_trajectory"),
+        default="crisp",
+        help="controller of the arm; all but crisp move in real time only, with --real-time-factor "
+        "(default: crisp)",
+    )
+    add(
         "--planner",
         type=_planner,
         default="local_ray",
@@ -131,6 +139,12 @@ def run(args: argparse.Namespace) -> int:
     from jepa_planner_ros.cli.demo_loop import DemoSettings, run_episodes
     from jepa_planner_ros.report import headline, reached_fraction, summarise, write_report
 
+    if args.commander != "crisp" and args.real_time_factor is None:
+        raise CommandError(f"--commander {args.commander} needs --real-time-factor, for example 1.")
+    # Now, not after minutes, when there is a report to be written.
+    _make_folder("--output", args.output)
+    if args.json is not None:
+        _make_folder("--json", args.json.parent)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
     record = run_episodes(
@@ -140,6 +154,7 @@ def run(args: argparse.Namespace) -> int:
             steps=args.steps,
             search=args.search,
             control_mode=args.control_mode,
+            commander=args.commander,
             planner=args.planner,
             replicas=args.replicas,
             checkpoint=args.checkpoint,
@@ -153,10 +168,18 @@ def run(args: argparse.Namespace) -> int:
     page = args.output / "report.html"
     write_report(record, page)
     if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps(summarise(record), indent=2) + "\n")
     print(f"\n{headline(record)}\nreport: {page.absolute().as_uri()}")
     return 0 if reached_fraction(record) >= _ENOUGH else 1
+
+
+def _make_folder(option: str, folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(
+            f"{option} cannot be written to: {folder}: {error.strerror}. Name another folder."
+        ) from error
 
 
 def _planner(text: str) -> str:

@@ -49,6 +49,7 @@ class DemoSettings:
     steps: int
     search: str
     control_mode: str
+    commander: str
     planner: str
     replicas: int
     checkpoint: str
@@ -80,10 +81,8 @@ class DemoSettings:
             "control_mode": self.control_mode,
             "world_model.checkpoint": self.checkpoint,
             "controller_frame": "upright",
-            # The simulated controller draws its own path, within its own limits.
-            "setpoint_rate": 0.0,
-            **{f"limits.{name}": limit for name, limit in _CONTROLLER_LIMITS.items()},
-            **self._motion,
+            "commander": self.commander,
+            **(self._direct if self.commander == "crisp" else {}),
         }
 
     @property
@@ -91,12 +90,14 @@ class DemoSettings:
         return "://" in self.planner
 
     @property
-    def _motion(self) -> Mapping[str, object]:
-        """When the planner takes the arm to be at rest."""
+    def _direct(self) -> Mapping[str, object]:
+        """Targets at once: the simulated controller draws its own path, within its own limits."""
+        parameters: dict[str, object] = {"setpoint_rate": 0.0}
+        parameters |= {f"limits.{name}": limit for name, limit in _CONTROLLER_LIMITS.items()}
         if self.real_time_factor is None:
             # In lockstep the arm is only seen at rest, once the command has come to the simulation.
-            return {"motion.duration": 0.25, "motion.still_time": 0.1}
-        return {"motion.duration": _MOTION_DURATION / self.real_time_factor}
+            return parameters | {"motion.duration": 0.25, "motion.still_time": 0.1}
+        return parameters | {"motion.duration": _MOTION_DURATION / self.real_time_factor}
 
 
 def run_episodes(settings: DemoSettings) -> RunRecord:
@@ -227,6 +228,7 @@ def _settings_in_words(settings: DemoSettings, episodes: list[EpisodeRecord]) ->
         "World model": f"{settings.checkpoint} (fingerprint {', '.join(sorted(fingerprints))})",
         "Search": f"{settings.search}: {in_words(load_profile(settings.search))}",
         "Control mode": settings.control_mode,
+        "Commander": settings.commander,
         "Planner": _planner_in_words(settings),
         "Seeds": _range_in_words(settings.seed, settings.episodes),
         "Step budget": f"{settings.steps}",

@@ -158,7 +158,7 @@ def _examine_provenance(checkpoint: Checkpoint) -> Iterator[Finding]:
     yield Finding("made by", f"{made.get('command', 'an unknown command')}{source}")
     if "validation" in made:
         figures = (f"{name} {value:.3g}" for name, value in made["validation"].items())
-        yield Finding("validation", ", ".join(figures))
+        yield Finding("validation", f"on episodes held out of training: {', '.join(figures)}")
 
 
 def _examine_need(checkpoint: Checkpoint) -> Iterator[Finding]:

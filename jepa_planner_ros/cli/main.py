@@ -8,6 +8,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from jepa_planner_ros import __version__
 from jepa_planner_ros.cli import Command, CommandError
@@ -20,6 +21,7 @@ COMMANDS = (
     Command(
         "demo", "watch a simulated Franka reach a photographed goal", "jepa_planner_ros.cli.demo"
     ),
+    Command("reach", "have a running planner node reach photographs", "jepa_planner_ros.cli.reach"),
     Command("record", "record an episode as a rosbag2 bag", "jepa_planner_ros.cli.record"),
     Command("replay", "make the plans of a bag anew and compare", "jepa_planner_ros.cli.replay"),
     Command(
@@ -65,13 +67,19 @@ def _add_commands(
             own.set_defaults(run=module.run)
 
 
+def _program() -> str:
+    """This command as it was typed, with its path where it has one."""
+    typed = Path(sys.argv[0])
+    return str(typed) if typed.name == "jepa-planner" else "jepa-planner"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     called = arguments[0] if arguments else None
     try:
         args = build_parser(arguments).parse_args(arguments)
-        args.command_line = shlex.join(["jepa-planner", *arguments])
+        args.command_line = shlex.join([_program(), *arguments])
         code: int = args.run(args)
     except CommandError as error:
         print(f"jepa-planner {called}: {error}", file=sys.stderr)

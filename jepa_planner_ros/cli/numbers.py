@@ -15,6 +15,8 @@ def whole_number(low: int, high: float = math.inf) -> Callable[[str], int]:
         _check(number, low, high)
         return number
 
+    # argparse says "invalid whole number value" where the text is no number.
+    convert.__name__ = "whole number"
     return convert
 
 
@@ -26,6 +28,7 @@ def real_number(low: float, high: float = math.inf) -> Callable[[str], float]:
         _check(number, low, high)
         return number
 
+    convert.__name__ = "number"
     return convert
 
 

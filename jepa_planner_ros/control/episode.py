@@ -446,6 +446,7 @@ class Episode:
         plans: plans obeyed so far.
         energy: distance of the last observation from the present sub-goal.
         arm: the newest measurement.
+        seen: the last observation.
         target: the last commanded state (7,).
         previous: the last plan's actions, to warm start from.
         drifts: steps in a row whose target was missed.
@@ -461,6 +462,7 @@ class Episode:
     plans: int = 0
     energy: float = field(default=math.nan)
     arm: Measurement | None = None
+    seen: Observation | None = None
     target: Float64Array | None = None
     previous: Float64Array | None = None
     drifts: int = 0

@@ -151,7 +151,7 @@ class LookAheadSettings:
     """A plan is used as it is when the arm arrives within this distance of the prediction, m."""
     use_angle: float = 0.05
     """A plan is used as it is when the arm arrives within this angle of the prediction, rad."""
-    redo_latent: float = 0.2
+    redo_latent: float = 0.3
     """Mean absolute difference between predicted and seen latents from which a plan is redone."""
 
     def __post_init__(self) -> None:

@@ -52,6 +52,7 @@ from jepa_planner_ros.control.safety import (
     motion_time,
     next_target,
     require_finite,
+    require_live,
     require_model,
     staleness,
     within_reach,
@@ -189,9 +190,11 @@ def judge(episode: Episode, time: float, seen: Observation) -> Next:
     try:
         require_finite("The encoded camera frame", seen.latent)
         require_finite("The measured state", seen.state)
+        if (before := episode.seen) is not None:
+            require_live((before.latent, before.state), (seen.latent, seen.state))
     except UnsafeCommandError as refusal:
         return end(episode, time, Outcome.ABORTED, str(refusal))
-    episode = replace(episode, energy=_energy(seen, episode.present))
+    episode = replace(episode, seen=seen, energy=_energy(seen, episode.present))
     while _reached(episode):
         if episode.subgoal + 1 == len(episode.goal.subgoals):
             reason = f"Reached the goal at {episode.progress}."

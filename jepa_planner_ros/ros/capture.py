@@ -56,6 +56,7 @@ class CaptureService:
 
     def _path(self, asked: str) -> Path:
         if not asked:
+            self._directory.mkdir(parents=True, exist_ok=True)
             return self._directory / f"goal_{datetime.now():%Y%m%d_%H%M%S_%f}.png"
         try:
             path = Path(asked).expanduser().absolute()
@@ -65,6 +66,8 @@ class CaptureService:
             raise ValueError(f"path = '{asked}' must end in .png, which keeps every pixel.")
         if path.exists() and not path.is_file():
             raise ValueError(f"path = '{asked}' exists and is not a regular file; name another.")
+        if not path.parent.is_dir():
+            raise ValueError(f"path = '{asked}' cannot be used: there is no folder {path.parent}.")
         return path
 
 
@@ -76,6 +79,5 @@ def save_goal(frame: Frame, path: Path) -> Path:
     """
     texts = PngInfo()
     texts.add_text(STATE_KEY, json.dumps(frame.state.tolist()))
-    path.parent.mkdir(parents=True, exist_ok=True)
     PillowImage.fromarray(frame.image).save(path, "PNG", pnginfo=texts)
     return path

@@ -28,6 +28,7 @@ from jepa_planner_ros.ros.parameters import (
     declare_parameters,
     read_episode_defaults,
     read_wiring,
+    unknown_parameters,
 )
 from jepa_planner_ros.ros.reach_server import ReachServer
 from jepa_planner_ros.ros.reporting import Diagnostics, Reporter
@@ -64,6 +65,8 @@ class PlannerNode(Node):
     def __init__(self) -> None:
         super().__init__("jepa_planner")
         declare_parameters(self)
+        for sentence in unknown_parameters(self):
+            self.get_logger().warning(sentence)
         wiring = read_wiring(current_values(self))
         read_episode_defaults(current_values(self))
 
@@ -98,7 +101,9 @@ class PlannerNode(Node):
         return self._seeing.stop(_STOPPING) and self._planning.stop(_STOPPING) and idle
 
     def _start_planner(self, wiring: Wiring, world_model: WorldModel) -> Planner:
-        self.get_logger().info(f"Starting the planner ({wiring.planner}) ...")
+        self.get_logger().info(
+            f"Starting the planner ({wiring.planner}); with Ray this may take half a minute ..."
+        )
         planner = _make_planner(wiring, world_model)
         there, here = planner.describe(), world_model.describe()
         if there.fingerprint != here.fingerprint:
@@ -107,9 +112,10 @@ class PlannerNode(Node):
                 f"The planner has model {there.fingerprint} but frames are encoded on board with "
                 f"model {here.fingerprint}: give both the same world_model.checkpoint."
             )
+        how = f"{there.precision}, compiled" if there.compiled else there.precision
         self.get_logger().info(
             f"Model {there.fingerprint} with {there.parameters / 1e6:.1f} M parameters plans on "
-            f"{there.replicas} x {there.device} in {there.precision}."
+            f"{there.replicas} x {there.device} in {how}."
         )
         return planner
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
 
@@ -30,7 +31,6 @@ from jepa_planner_ros.robot.limits import LIMITS
 from jepa_planner_ros.ros.poses import ControllerFrame
 from jepa_planner_ros.search.profiles import (
     DEFAULT_PROFILE,
-    ProfileError,
     load_profile,
     profile_names,
 )
@@ -543,10 +543,33 @@ def declare_parameters(node: Node) -> None:
             ) from error
         except InvalidParameterValueException as error:
             low, high = declared.bounds or (None, None)
+            given = _overrides(node)[declared.name].value
             raise ParameterError(
-                f"Parameter {declared.name} must lie between {low} and {high}. "
+                f"Parameter {declared.name} = {given} must lie between {low} and {high}. "
                 f"{declared.description}"
             ) from error
+
+
+def unknown_parameters(node: Node) -> tuple[str, ...]:
+    """A sentence on each value given to the node for a parameter that it does not have.
+
+    They are no errors, since a file may hold parameters of several nodes under ``/**``.
+    """
+    known = [declared.name for declared in PARAMETERS]
+    sentences = []
+    for name in _overrides(node):
+        if name in known or name == "use_sim_time" or name.startswith("qos_overrides."):
+            continue
+        near = get_close_matches(name, known, 1)
+        meant = f" Did you mean {near[0]}?" if near else ""
+        sentences.append(f"There is no parameter {name}: its value is ignored.{meant}")
+    return tuple(sentences)
+
+
+def _overrides(node: Node) -> Mapping[str, Parameter]:
+    # rclpy has no public name for what was given on the command line and in files.
+    overrides: Mapping[str, Parameter] = node._parameter_overrides
+    return overrides
 
 
 def current_values(node: Node) -> dict[str, Any]:
@@ -634,8 +657,6 @@ def read_episode_defaults(values: Mapping[str, Any]) -> EpisodeDefaults:
             queue=QueueSettings(**_section(values, "queue")),
         )
         search = load_profile(values["search"])
-    except ProfileError as error:
-        raise ParameterError(f"Parameter search: {error}") from error
     except ValueError as error:
         raise ParameterError(f"Parameter {error}") from error
     return EpisodeDefaults(

@@ -18,6 +18,7 @@ from jepa_planner_ros.control.safety import Stream, staleness
 from jepa_planner_ros.ros.arm import Arm, CurrentPoseArm, JointStateArm
 from jepa_planner_ros.ros.commander import COMMANDERS
 from jepa_planner_ros.ros.drive import DirectDrive, Drive, EnableSwitch, SmoothDrive
+from jepa_planner_ros.ros.driver import DriverState
 from jepa_planner_ros.ros.images import (
     check_compressed_image,
     check_image,
@@ -64,6 +65,7 @@ class RosRobot:
                 group,
             )
         self._drive = _make_drive(node, wiring, self.arm, motion_group)
+        self._driver = DriverState(node, group)
         self.switch = EnableSwitch(node, self._drive, wiring.enabled, motion_group)
         self._begun = time.monotonic()
 
@@ -88,7 +90,7 @@ class RosRobot:
             self.arm.newest(),
             None if frame is None else frame.stamp,
             self.streams(time),
-            self.switch.refusal or self._drive.fault(time),
+            self.switch.refusal or self._driver.fault or self._drive.fault(time),
         )
 
     def begin(self, settings: ControlSettings) -> None:

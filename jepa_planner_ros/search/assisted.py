@@ -17,7 +17,7 @@ from jepa_planner_ros.search.latent_model import LatentModel, random_components
 from jepa_planner_ros.search.noise import Noise
 from jepa_planner_ros.types import (
     DEFAULT_GUARD,
-    MEAN_ENERGY,
+    RMS_ENERGY,
     Energy,
     Float64Array,
     Guard,
@@ -31,8 +31,9 @@ from jepa_planner_ros.types import (
 class AssistedSettings(CrossEntropySettings):
     """Fewer candidates than the reference, and what to fit to them. The gripper is not searched."""
 
-    energy: Energy = MEAN_ENERGY
+    energy: Energy = RMS_ENERGY
     max_translation: float = 0.075
+    anchored: bool = True
     guard: Guard | None = DEFAULT_GUARD
     samples: int = 24
     elites: int = 6

@@ -43,6 +43,7 @@ class CrossEntropySettings(SearchSettings):
     energy: Energy = LAST_STEP_ENERGY
     max_translation: float = 0.05
     """Largest translation of one action along each axis, metres; also the initial deviation."""
+    anchored: bool = False
     guard: Guard | None = None
     samples: int = 800
     """Candidate sequences per round."""

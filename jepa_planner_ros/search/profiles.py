@@ -39,13 +39,13 @@ def load_profile(name: str) -> SearchSettings:
         text = path.read_text()
     except OSError:
         raise ProfileError(
-            f"search = '{name}' cannot be read; give one of {', '.join(profile_names())}, or the "
-            "path of a .yaml file."
+            f"search = '{name}' is unknown; it must be one of: {', '.join(profile_names())}; or "
+            "the path of a .yaml file."
         ) from None
     try:
         return settings_from(yaml.safe_load(text))
     except (ProfileError, TypeError, ValueError, yaml.YAMLError) as error:
-        raise ProfileError(f"search profile {path}: {error}") from error
+        raise ProfileError(f"search = '{name}' cannot be used: {error}") from error
 
 
 def settings_from(entries: Any) -> SearchSettings:

@@ -37,7 +37,7 @@ _DESCENTS = 3
 class SurrogateSettings(SearchSettings):
     """How many rollouts to fit to, and how closely around the best point."""
 
-    designs: tuple[int, ...] = (16, 8)
+    designs: tuple[int, ...] = (15, 16)
     """Candidates of each stage."""
     region: float = 1.0
     """Half the edge of the first stage's trust region, as a fraction of `max_translation`."""

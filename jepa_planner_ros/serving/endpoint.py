@@ -39,6 +39,9 @@ MAX_TIME_LIMIT_S = 600.0
 
 _LOOPBACK = re.compile(r"ipv4:127\.|ipv6:(\[|%5B)::1(\]|%5D):|unix:")
 
+# Where a proxy says whom it speaks for.
+_FORWARDED = "x-forwarded-for"
+
 _log = logging.getLogger(__name__)
 
 
@@ -158,14 +161,15 @@ class PlannerEndpoint:
         return pb.PlanReply(request_id=message.request_id, plan=plan, timing=timing)
 
     def _admit(self, context: CallContext) -> None:
+        said = dict(context.invocation_metadata())
         if self._token is None:
-            if not _LOOPBACK.match(context.peer()):
+            if _FORWARDED in said or not _LOOPBACK.match(context.peer()):
                 raise _UnauthenticatedError(
                     "this planner has no token and serves its own computer only: start it with a "
                     "token_file, and a proxy with TLS before it."
                 )
             return
-        given = dict(context.invocation_metadata()).get("authorization", "")
+        given = said.get("authorization", "")
         if not knows(self._token, str(given)):
             raise _UnauthenticatedError(
                 "the token is missing or wrong: give the client the planner's token."

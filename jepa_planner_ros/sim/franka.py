@@ -133,6 +133,7 @@ class FrankaSim:
         self._joint_targets: Float64Array
         self._origin: Reference
         self._motion: MinimumJerkMotion
+        self._joint_path: _JointPath | None
         self.reset(seed)
 
     def reset(self, seed: int, world_seed: int | None = None) -> Float64Array:
@@ -219,6 +220,8 @@ class FrankaSim:
             ValueError: the state is not finite.
         """
         _require_finite(state)
+        if self._joint_path is not None:
+            self._hold(end_effector_state(self._joint_targets, self._target[GRIPPER]))
         if not np.array_equal(state[:GRIPPER], self._target[:GRIPPER]):
             self._error = self._execution.normal(0.0, self.settings.execution_noise_m, 3)
         reference, velocity, acceleration = self._reference()
@@ -250,15 +253,44 @@ class FrankaSim:
         self._motion = MinimumJerkMotion(distance, duration, velocity, acceleration)
         self._motion_time = 0.0
 
+    def follow_joints(self, times: Float64Array, positions: Float64Array) -> None:
+        """Command a path of the arm's joints, as a trajectory controller does.
+
+        It begins at the present joint targets; between its points they are interpolated linearly.
+
+        Args:
+            times: (n,), each later than the one before, the first later than now, s from now.
+            positions: (n, 7), rad.
+
+        Raises:
+            ValueError: the path is none, or leads beyond the joints' limits.
+        """
+        wrong = (
+            positions.shape != (len(times), 7)
+            or len(times) == 0
+            or not (np.isfinite(times).all() and np.isfinite(positions).all())
+            or not (np.diff(times, prepend=0.0) > 0.0).all()
+        )
+        if wrong or (positions < PANDA.joint_min).any() or (positions > PANDA.joint_max).any():
+            raise ValueError(
+                "A path has seven finite joint positions, within their limits, at each of its "
+                "times, which increase from above 0."
+            )
+        path = _JointPath(
+            np.concatenate(([0.0], times)), np.concatenate(([self._joint_targets], positions))
+        )
+        self._hold(end_effector_state(positions[-1], self._target[GRIPPER]))
+        still = np.zeros(7)
+        self._motion = MinimumJerkMotion(still, float(times[-1]), still, still)
+        self._joint_path = path
+
     def advance(self, seconds: float) -> None:
         """Simulate for `seconds`, rounded to whole control periods of 10 ms."""
         lead = scene.DAMPING_RATIO_TIME / CONTROL_PERIOD
         for _ in range(round(seconds / CONTROL_PERIOD)):
             self._motion_time += CONTROL_PERIOD
             reference, _, _ = self._reference()
-            wanted = self._inverse_kinematics.solve(
-                reference.as_state(), self._joint_targets, _IK_ITERATIONS_PER_PERIOD
-            )
+            wanted = self._wanted_joints(reference)
             step = wanted - self._joint_targets
             step /= max(1.0, float((np.abs(step) / _LONGEST_JOINT_STEP).max()))
             self._joint_targets = self._joint_targets + step
@@ -329,11 +361,19 @@ class FrankaSim:
     ) -> None:
         self.close()
 
+    def _wanted_joints(self, reference: Reference) -> Float64Array:
+        if self._joint_path is not None:
+            return self._joint_path.at(self._motion_time)
+        return self._inverse_kinematics.solve(
+            reference.as_state(), self._joint_targets, _IK_ITERATIONS_PER_PERIOD
+        )
+
     def _hold(self, state: Float64Array) -> None:
         """Make `state` the target and the reference, at rest."""
         self._target = np.array(state, dtype=np.float64)
         self._error = np.zeros(3)
         self._origin = Reference.from_state(state)
+        self._joint_path = None
         still = np.zeros(7)
         self._motion = MinimumJerkMotion(still, 0.0, still, still)
         self._motion_time = 0.0
@@ -380,6 +420,17 @@ class FrankaSim:
             -settings.light_jitter, settings.light_jitter, direction.shape
         )
         model.light_dir[:] /= np.linalg.norm(model.light_dir, axis=1, keepdims=True)
+
+
+@dataclass(frozen=True, eq=False)
+class _JointPath:
+    """Joints (n, 7) at times (n,) since its start, the last of which is held."""
+
+    times: Float64Array
+    positions: Float64Array
+
+    def at(self, time: float) -> Float64Array:
+        return np.array([np.interp(time, self.times, joint) for joint in self.positions.T])
 
 
 def _require_finite(state: Float64Array) -> None:

@@ -13,9 +13,12 @@ from geometry_msgs.msg import Pose, PoseStamped
 from numpy.typing import NDArray
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image, JointState
 from std_msgs.msg import Header
+from trajectory_msgs.msg import JointTrajectory
 
 from jepa_planner_ros.geometry import euler_from_quaternion
 from jepa_planner_ros.ros import poses
+from jepa_planner_ros.ros.clock import seconds
+from jepa_planner_ros.sim import scene
 from jepa_planner_ros.sim.franka import JointReading
 from jepa_planner_ros.types import Float64Array
 
@@ -113,6 +116,23 @@ def position_and_rotation(pose: Pose) -> Float64Array:
     if not quaternion.any():
         raise ValueError("the quaternion is zero")
     return np.concatenate((position, euler_from_quaternion(quaternion)))
+
+
+def joint_path(message: JointTrajectory) -> tuple[Float64Array, Float64Array]:
+    """Times (n,) in s and joint positions (n, 7) in rad of a trajectory of the whole arm.
+
+    Raises:
+        ValueError: it is not one that a ``joint_trajectory_controller`` takes.
+    """
+    if sorted(message.joint_names) != sorted(scene.ARM_JOINTS):
+        raise ValueError(f"it must name {', '.join(scene.ARM_JOINTS)}")
+    if not message.points or any(len(one.positions) != 7 for one in message.points):
+        raise ValueError("every point must have seven positions")
+    if any(message.points[-1].velocities):
+        raise ValueError("it does not end at rest")
+    order = [message.joint_names.index(name) for name in scene.ARM_JOINTS]
+    times = np.array([seconds(one.time_from_start) for one in message.points])
+    return times, np.array([one.positions for one in message.points])[:, order]
 
 
 def stamped(time: Time, frame: str) -> Header:

@@ -1,8 +1,10 @@
 """The simulated Franka as a ROS 2 node, with the topics of a real robot under CRISP controllers.
 
 Published: ``image_raw``, ``image_raw/compressed``, ``camera_info``, ``joint_states`` and
-``current_pose``. Obeyed: ``target_pose`` and ``gripper/gripper_position_controller/commands``.
-Offered: ``~/reset``, which puts the arm at a seeded start and photographs a seeded goal.
+``current_pose``. Obeyed: ``target_pose`` and ``gripper/gripper_position_controller/commands``;
+``servo_node/pose_target_cmds`` as by MoveIt Servo, which stops when poses are old or stay away; and
+``joint_trajectory_controller/joint_trajectory``. Offered: ``~/reset``, which puts the arm at a
+seeded start and photographs a seeded goal.
 
 Poses are of the upright fingertip frame (see `jepa_planner_ros.robot.kinematics`) in the base
 frame. Like CRISP's Cartesian controller the node ignores stamp and frame of a target, holds the
@@ -36,8 +38,10 @@ from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.qos_overriding_options import QoSOverridingOptions
 from rclpy.signals import SignalHandlerOptions
+from rclpy.time import Time
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image, JointState
 from std_msgs.msg import Float64MultiArray, Header
+from trajectory_msgs.msg import JointTrajectory
 
 from jepa_planner_ros.geometry import GRIPPER
 from jepa_planner_ros.ros.poses import state_message
@@ -47,12 +51,16 @@ from jepa_planner_ros.sim.franka import CONTROL_PERIOD, FrankaSim
 from jepa_planner_ros.sim.parameters import declare_parameters
 
 GRIPPER_TOPIC = "gripper/gripper_position_controller/commands"
+SERVO_TOPIC = "servo_node/pose_target_cmds"
+TRAJECTORY_TOPIC = "joint_trajectory_controller/joint_trajectory"
 
 # A pose and a gripper command that belong together arrive within this time, s.
 _COMMAND_GATHERING = 0.03
 # After a longer pause (s) simulated time falls behind instead of catching up.
 _LONGEST_CATCH_UP = 0.2
 _WARNING_PERIOD = 5.0
+# Servo's default incoming_command_timeout, s.
+_SERVO_TIMEOUT = 0.1
 
 
 class SimNode(Node):
@@ -82,6 +90,9 @@ class SimNode(Node):
         self._target_pose = self.create_subscription(
             PoseStamped, "target_pose", self._receive_pose, qos, qos_overriding_options=overridable
         )
+        self._servo_heard = math.inf
+        self.create_subscription(PoseStamped, SERVO_TOPIC, self._receive_servo, qos)
+        self.create_subscription(JointTrajectory, TRAJECTORY_TOPIC, self._receive_trajectory, qos)
         self.create_subscription(Float64MultiArray, GRIPPER_TOPIC, self._receive_gripper, qos)
         self.create_service(ResetSimulation, "~/reset", self._reset)
 
@@ -113,15 +124,33 @@ class SimNode(Node):
                 throttle_duration_sec=_WARNING_PERIOD,
             )
             return
+        self._order_pose(message, topic)
+
+    def _receive_servo(self, message: PoseStamped) -> None:
+        age = self.get_clock().now() - Time.from_msg(message.header.stamp)
+        if age.nanoseconds < 1e9 * _SERVO_TIMEOUT:
+            self._servo_heard = time.monotonic()
+            self._order_pose(message, SERVO_TOPIC)
+
+    def _order_pose(self, message: PoseStamped, topic: str) -> None:
         try:
             pose = messages.position_and_rotation(message.pose)
         except ValueError as error:
-            self.get_logger().warning(
-                f"A pose on {topic} is ignored: {error}. The arm holds its last target.",
-                throttle_duration_sec=_WARNING_PERIOD,
-            )
+            self._ignore(f"A pose on {topic}", error)
             return
         self._order(np.append(pose, self._wanted[GRIPPER]))
+
+    def _receive_trajectory(self, message: JointTrajectory) -> None:
+        try:
+            self._sim.follow_joints(*messages.joint_path(message))
+        except ValueError as error:
+            self._ignore(f"A trajectory on {TRAJECTORY_TOPIC}", error)
+
+    def _ignore(self, what: str, error: ValueError) -> None:
+        self.get_logger().warning(
+            f"{what} is ignored: {error}. The arm holds its last target.",
+            throttle_duration_sec=_WARNING_PERIOD,
+        )
 
     def _receive_gripper(self, message: Float64MultiArray) -> None:
         if len(message.data) != 1 or not 0.0 <= message.data[0] <= 1.0:
@@ -146,6 +175,9 @@ class SimNode(Node):
 
     def _simulate(self) -> None:
         now = time.monotonic()
+        if now - self._servo_heard > _SERVO_TIMEOUT:
+            self._servo_heard = math.inf
+            self._order(self._sim.state)
         if self._command is not None:
             if self._settings.lockstep and now - self._commanded_at < _COMMAND_GATHERING:
                 return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,6 +36,8 @@ from jepa_planner_ros.world_model.rollout import (
 )
 from jepa_planner_ros.world_model.slopes import energy_slopes
 from jepa_planner_ros.world_model.storage import read_checkpoint
+
+_LOG = logging.getLogger(__name__)
 
 
 def default_micro_batch(device: str | torch.device) -> int:
@@ -122,12 +125,22 @@ class WorldModel:
     def rehearse(self, horizon: int) -> None:
         """Roll out once, for all that the first time allocates, compiles and records.
 
+        If compiling fails, it is given up with a warning: a slow plan is better than none.
+
         Raises:
             PlannerError: the model predicts values that are not finite.
         """
-        tokens, dim = self.config.encoder.tokens, self.config.encoder.dim
-        blank = np.zeros((tokens, dim), np.float32)
-        energies = self.energies(Scene(blank, np.zeros(7), blank), np.zeros((1, horizon, 7)))
+        blank = np.zeros((self.config.encoder.tokens, self.config.encoder.dim), np.float32)
+        scene, candidates = Scene(blank, np.zeros(7), blank), np.zeros((1, horizon, 7))
+        try:
+            energies = self.energies(scene, candidates)
+        except Exception as error:  # The compiler's, Triton's and CUDA's have no common base.
+            if self._compiler is None:
+                raise
+            _LOG.warning("Compiling the world model failed, so it runs uncompiled: %s", error)
+            self._compiler = None
+            self._engine.do_without_compiler()
+            energies = self.energies(scene, candidates)
         if not np.isfinite(energies).all():
             raise PlannerError(
                 "the world model predicts values that are not finite; its weights may be damaged."
@@ -156,14 +169,18 @@ class WorldModel:
     def evaluate(self, scene: Scene, request: RolloutRequest) -> RolloutReply:
         """Roll out the candidates of a request from a scene."""
         self._observe(scene, request.candidates.shape[1])
-        goal = torch.tensor(scene.goal_latent, device=self.device)
+        goal = torch.tensor(
+            scene.goal_latent if request.goal is None else request.goal, device=self.device
+        )
         outcomes = self._engine.rollouts(request.candidates)
         reply = RolloutReply.joined(
             [self._answer(outcome.latents, goal, request) for outcome in outcomes]
         )
         if request.gradient_weights is None:
             return reply
-        return replace(reply, gradients=self._slopes(scene, request, request.gradient_weights))
+        return replace(
+            reply, gradients=self._slopes(scene, goal, request, request.gradient_weights)
+        )
 
     def energies(self, scene: Scene, candidates: Float64Array) -> Float64Array:
         """Energy after each action (batch, horizon) of candidates (batch, horizon, 7)."""
@@ -176,14 +193,12 @@ class WorldModel:
         if request.components is not None:
             chosen = torch.from_numpy(request.components).to(self.device)
             components = latents.flatten(-2)[..., chosen].float().cpu().numpy()
-        return RolloutReply(
-            energies.double().cpu().numpy(),
-            components,
-            first_latents=latents[:, 0].float().cpu().numpy() if request.first_latent else None,
-        )
+        return RolloutReply(energies.double().cpu().numpy(), components)
 
     @torch.inference_mode(False)
-    def _slopes(self, scene: Scene, request: RolloutRequest, weights: Float64Array) -> Float64Array:
+    def _slopes(
+        self, scene: Scene, goal: Tensor, request: RolloutRequest, weights: Float64Array
+    ) -> Float64Array:
         """Slopes (batch, horizon, 7) of the weighted energies."""
         if self._differentiable is None:
             self._differentiable = self._checkpoint.build_predictor(self.device)
@@ -192,7 +207,7 @@ class WorldModel:
             energy_slopes(
                 self._differentiable,
                 context,
-                torch.tensor(scene.goal_latent, device=self.device),
+                goal,
                 torch.tensor(batch, device=self.device),
                 torch.tensor(weights, device=self.device),
                 DISTANCES[request.distance],

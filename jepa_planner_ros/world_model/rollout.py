@@ -206,6 +206,10 @@ class RolloutEngine:
         self._present = 0
         self._start: Start | None = None
 
+    def do_without_compiler(self) -> None:
+        """Compute without compiled code from now on."""
+        self._forward, self._records = forward, False
+
     @property
     def memory_bytes(self) -> int:
         """Size of the keys and values that are remembered."""

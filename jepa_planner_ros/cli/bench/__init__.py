@@ -13,6 +13,11 @@ COMMANDS = (
         "jepa_planner_ros.cli.bench.rollout",
     ),
     Command(
+        "savings",
+        "measure what each shortcut of the rollouts brings",
+        "jepa_planner_ros.cli.bench.savings",
+    ),
+    Command(
         "precision",
         "measure what each precision does to a search, and draw it",
         "jepa_planner_ros.cli.bench.precision",

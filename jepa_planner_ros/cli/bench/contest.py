@@ -21,7 +21,16 @@ from jepa_planner_ros.search.profiles import load_profile
 from jepa_planner_ros.sim.closed_loop import Reach, reach
 from jepa_planner_ros.sim.episodes import sample_reach_task
 from jepa_planner_ros.sim.franka import FrankaSim, SimSettings
-from jepa_planner_ros.types import MEAN_ENERGY, Float64Array, PlanRequest, Scene, SearchSettings
+from jepa_planner_ros.types import (
+    DEFAULT_GUARD,
+    MEAN_ENERGY,
+    RMS_ENERGY,
+    Float64Array,
+    PlanRequest,
+    RolloutRequest,
+    Scene,
+    SearchSettings,
+)
 from jepa_planner_ros.world_model import WorldModel
 
 FIRST_SEED = 1000
@@ -33,8 +42,10 @@ _CROSS_ENTROPY = CrossEntropySettings(
     elites=10,
     rounds=3,
     horizon=1,
-    energy=MEAN_ENERGY,
+    energy=RMS_ENERGY,
     max_translation=0.075,
+    anchored=True,
+    guard=DEFAULT_GUARD,
     gripper_deviation=0.0,
     warm_start_deviation=0.5,
 )
@@ -49,6 +60,7 @@ def contestants() -> Mapping[str, SearchSettings]:
         REFERENCE: load_profile(REFERENCE),
         "fast": load_profile("fast"),
         "robust": load_profile("robust"),
+        "fast, plain energy": SurrogateSettings(energy=MEAN_ENERGY, anchored=False),
         "surrogate, two steps": SurrogateSettings(horizon=2, designs=(24, 16)),
         "gauss-newton": GaussNewtonSettings(iterations=3),
         "gradient": GradientSettings(),
@@ -133,7 +145,7 @@ def energy_gaps(
             scene = Scene(
                 world_model.encode(sim.render()), sim.state, world_model.encode(task.goal_image)
             )
-            oracles: dict[SearchSettings, tuple[float, float]] = {}
+            oracles: dict[SearchSettings, Float64Array] = {}
             for name, settings in searches.items():
                 oracle = replace(
                     _ORACLE,
@@ -143,21 +155,18 @@ def energy_gaps(
                     gripper_deviation=getattr(settings, "gripper_deviation", 0.0),
                 )
                 if oracle not in oracles:
-                    best = planner.plan(PlanRequest(scene, oracle)).energies
-                    still = world_model.energies(scene, np.zeros((1, settings.horizon, 7)))[0]
-                    oracles[oracle] = _total(best, settings), _total(still, settings)
-                least, still_energy = oracles[oracle]
-                reached = _total(
-                    planner.plan(PlanRequest(scene, settings, seed)).energies, settings
+                    best = planner.plan(PlanRequest(scene, oracle)).actions
+                    oracles[oracle] = np.stack((best, np.zeros_like(best)))
+                plan = planner.plan(PlanRequest(scene, settings, seed))
+                compared = np.concatenate((plan.actions[None], oracles[oracle]))
+                reply = world_model.evaluate(
+                    scene, RolloutRequest(compared, settings.energy.distance)
                 )
-                gaps[name].append((reached - least) / (still_energy - least))
+                reached, least, still = sequence_energy(reply.energies, settings.energy)
+                gaps[name].append((reached - least) / (still - least))
     return {name: float(np.mean(values)) for name, values in gaps.items()}
 
 
 def final_cm(courses: list[Reach]) -> Float64Array:
     """Distances to the goal at the end of each episode, cm."""
     return 100 * np.array([course.distances[-1] for course in courses])
-
-
-def _total(energies: Float64Array, settings: SearchSettings) -> float:
-    return float(sequence_energy(energies[None], settings.energy)[0])

@@ -282,9 +282,9 @@ def _measure(
     reference_s, quickest = float("inf"), [float("inf")] * len(paths)
     for repetition in range(1, args.repeat + 1):
         shown.step(f"repetition {repetition} of {args.repeat}")
-        reference_s = min(reference_s, _seconds(reference, candidates))
+        reference_s = min(reference_s, seconds(reference, candidates))
         for index, path in enumerate(built):
-            quickest[index] = min(quickest[index], _seconds(path, candidates))
+            quickest[index] = min(quickest[index], seconds(path, candidates))
     operations = args.samples * rollout_operations(trial.config, args.horizon)
     return reference_s, [
         PathFigures(
@@ -311,7 +311,8 @@ def _accuracy(path: FastPath, late: LateRounds, elites: int) -> tuple[float, flo
     return error, sum(overlaps) / len(overlaps)
 
 
-def _seconds(path: FastPath | ReferencePath, candidates: Float64Array) -> float:
+def seconds(path: FastPath | ReferencePath, candidates: Float64Array) -> float:
+    """What a round of candidates takes."""
     started = time.perf_counter()
     path.energies(candidates)  # Brings them to the CPU, so the device has ended, too.
     return time.perf_counter() - started

@@ -34,8 +34,8 @@ _DESCRIPTION = """\
 Compare searches in closed loop: the simulated arm reaches for photographs, without ROS.
 
 Every search gets the same episodes, with seeds from 1000 on (settings were chosen on seeds 0 to
-99). A search that needs no cluster runs all of them, the reference as many as its cost allows. In
-brackets are 95 percent confidence intervals of the mean, by a bootstrap over episodes. The gap says
+99); the reference, whose plans take seconds, gets the first few of them. In brackets are 95 percent
+confidence intervals of the mean, by a bootstrap over episodes. The gap says
 how much of the possible drop of its own energy a search leaves at the episodes' starts, against an
 oracle with thousands of rollouts.
 """

@@ -1,0 +1,187 @@
+"""``jepa-planner reach``: send photographs to a planner node that runs, and tell how it goes.
+
+For terminals without the command ``ros2``, and because it says why a goal was rejected, which an
+action's rejection cannot.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from array import array
+from pathlib import Path
+from typing import Any
+
+import rclpy
+from jepa_planner_msgs.action import ReachGoal
+from jepa_planner_msgs.msg import SubGoal
+from rclpy.action.client import ActionClient
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.qos import DurabilityPolicy, QoSProfile
+from rclpy.signals import SignalHandlerOptions
+from rclpy.task import Future
+from sensor_msgs.msg import CompressedImage
+from std_msgs.msg import String
+
+from jepa_planner_ros.cli import CommandError
+from jepa_planner_ros.cli.numbers import real_number, whole_number
+from jepa_planner_ros.ros.clock import duration_message, seconds
+
+_FORMATS = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg"}
+_PATIENCE = 10.0  # s
+_COLUMNS = "step  energy  predicted  plan ms"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line."""
+    parser.description = (
+        "Have a running planner node bring the arm to where photographs show it, one after the "
+        "other. Ctrl-C cancels: the arm then holds. Exit code 0 when the last one was reached."
+    )
+    parser.add_argument(
+        "photographs", nargs="+", type=Path, metavar="PHOTO", help="PNG or JPEG, in order"
+    )
+    parser.add_argument(
+        "--node", default="/jepa_planner", help="name of the planner node (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--steps",
+        type=whole_number(1, 10_000),
+        default=0,
+        metavar="N",
+        help="most steps for each photograph (default: the node's parameter step_budget)",
+    )
+    parser.add_argument(
+        "--energy-threshold",
+        type=real_number(0.0, 10.0),
+        default=0.0,
+        metavar="E",
+        help="energy at which a photograph is reached (default: the node's parameter)",
+    )
+    parser.add_argument(
+        "--time-limit",
+        type=real_number(0.1, 86_400.0),
+        default=0.0,
+        metavar="S",
+        help="most seconds for the whole goal (default: the node's parameter)",
+    )
+    parser.add_argument(
+        "--control-mode", default="", metavar="MODE", help="default: the node's parameter"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Send the goal and follow it to its end."""
+    goal = ReachGoal.Goal(
+        subgoals=[
+            SubGoal(
+                compressed_image=_read(path),
+                step_budget=args.steps,
+                energy_threshold=args.energy_threshold,
+            )
+            for path in args.photographs
+        ],
+        time_limit=duration_message(args.time_limit),
+        control_mode=args.control_mode,
+    )
+    context = rclpy.Context()
+    # rclpy's own handler would close the context before the goal can be cancelled.
+    rclpy.init(args=[], context=context, signal_handler_options=SignalHandlerOptions.NO)
+    try:
+        result = Pursuit(args.node, context).pursue(goal)
+    finally:
+        rclpy.try_shutdown(context=context)
+    print(f"{result.reason} ({seconds(result.elapsed):.1f} s)")
+    return 0 if result.outcome == ReachGoal.Result.REACHED else 1
+
+
+class Pursuit:
+    """One goal's client.
+
+    Args:
+        planner: name of the planner node.
+        context: of ROS, initialised.
+    """
+
+    def __init__(self, planner: str, context: rclpy.Context) -> None:
+        self._planner = planner
+        self._node = Node("jepa_planner_reach", context=context)
+        self._executor = SingleThreadedExecutor(context=context)
+        self._executor.add_node(self._node)
+        self._status = ""
+        latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+        self._node.create_subscription(String, f"{planner}/status", self._hear, latched)
+        self._client: ActionClient[Any, Any, Any] = ActionClient(
+            self._node, ReachGoal, f"{planner}/reach_goal"
+        )
+
+    def pursue(self, goal: ReachGoal.Goal) -> ReachGoal.Result:
+        """Send a goal, print each step, and return the result. An interrupt cancels the goal.
+
+        Raises:
+            CommandError: no planner answers, or it rejects the goal.
+        """
+        if not self._client.wait_for_server(_PATIENCE):
+            raise CommandError(
+                f"no planner node offers {self._planner}/reach_goal. Start one, or name it with "
+                "--node; both must have the same ROS_DOMAIN_ID."
+            )
+        handle = self._answer(self._client.send_goal_async(goal, self._show))
+        if not handle.accepted:
+            self._spin_for(1.0)
+            raise CommandError(self._status or "the planner node rejected the goal; see its log.")
+        result = handle.get_result_async()
+        try:
+            print(_COLUMNS)
+            self._wait(result)
+        except KeyboardInterrupt:
+            print("\nCancelling ...")
+            handle.cancel_goal_async()
+            self._answer(result)
+        answer: ReachGoal.Result = result.result().result
+        return answer
+
+    def _hear(self, status: String) -> None:
+        self._status = status.data
+
+    def _show(self, message: Any) -> None:
+        told: ReachGoal.Feedback = message.feedback
+        print(
+            f"{told.step:4d}  {told.energy:6.3f}  {told.predicted_energy:9.3f}  "
+            f"{1000.0 * told.latency.plan:7.0f}",
+            flush=True,
+        )
+
+    def _answer(self, future: Future) -> Any:
+        """The future's result; the node may stop at any moment."""
+        deadline = time.monotonic() + _PATIENCE
+        while not future.done():
+            if time.monotonic() > deadline:
+                raise CommandError(f"{self._planner} has not answered for {_PATIENCE:g} s.")
+            self._executor.spin_once(timeout_sec=0.1)
+        return future.result()
+
+    def _wait(self, result: Future) -> None:
+        lost = 0.0
+        while not result.done():
+            self._executor.spin_once(timeout_sec=0.1)
+            # A result does not come when the node was killed.
+            lost = 0.0 if self._client.server_is_ready() else lost or time.monotonic()
+            if lost and time.monotonic() - lost > _PATIENCE:
+                raise CommandError(f"{self._planner} is gone; look at its log.")
+
+    def _spin_for(self, duration: float) -> None:
+        deadline = time.monotonic() + duration
+        while time.monotonic() < deadline:
+            self._executor.spin_once(timeout_sec=0.1)
+
+
+def _read(path: Path) -> CompressedImage:
+    kind = _FORMATS.get(path.suffix.lower())
+    if kind is None:
+        raise CommandError(f"{path} must be a PNG or JPEG file.")
+    try:
+        return CompressedImage(format=kind, data=array("B", path.read_bytes()))
+    except OSError as error:
+        raise CommandError(f"{path} cannot be read: {error.strerror}.") from error
