@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 import time
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -98,7 +99,10 @@ def run(args: argparse.Namespace) -> int:
         executor.add_node(node)
         needed = {node.resolve_topic_name(name) for name in (*images, *map(told.get, _NEEDED))}
         outcomes = node.resolve_topic_name(told["outcome"])
-        with Recorder(node, path, topics, Storage(args.storage)) as recorder:
+        with (
+            Recorder(node, path, topics, Storage(args.storage)) as recorder,
+            suppress(KeyboardInterrupt, ExternalShutdownException),
+        ):
             print(f"Recording to {path}; Ctrl-C ends it.", flush=True)
             ready, started = False, time.monotonic()
             while not _finished(args, time.monotonic() - started, recorder.counts.get(outcomes, 0)):
@@ -108,10 +112,7 @@ def run(args: argparse.Namespace) -> int:
                     print(RECORDING, flush=True)
     except RecorderError as error:
         raise CommandError(str(error)) from error
-    except (KeyboardInterrupt, ExternalShutdownException):
-        pass
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
         rclpy.try_shutdown()
     print(f"\n{path}:")
     for topic, count in sorted(recorder.counts.items()):

@@ -154,7 +154,7 @@ def sampled_moments(
     if joints is None:
         raise ValueError(
             f"{recording.path} has no joint states of a Franka that would tell where the arm was: "
-            "name their topic with --joints-topic."
+            f"name their topic with --joints-topic. {' '.join(recording.problems)}"
         )
     (photograph,) = goal.photographs
     stamps = _every(recording.frame_stamps, round(1e9 * period))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -48,15 +47,6 @@ class RecorderError(RuntimeError):
     """Nothing can be recorded; the message says why."""
 
 
-@dataclass(frozen=True)
-class Channel:
-    """A topic that is being recorded."""
-
-    topic: str
-    type: str
-    connection: Connection
-
-
 class Recorder:
     """Records topics as soon as somebody publishes on them. Use it in a ``with`` block.
 
@@ -76,7 +66,7 @@ class Recorder:
         self._node = node
         self._wanted = [node.resolve_topic_name(topic) for topic in topics]
         self._types = get_typestore(Stores.LATEST)
-        self._channels: dict[str, Channel] = {}
+        self._connections: dict[str, Connection] = {}
         self.counts: dict[str, int] = {}
         """Messages recorded so far, by topic."""
         try:
@@ -105,7 +95,7 @@ class Recorder:
     @property
     def unheard(self) -> list[str]:
         """The topics on which nobody has published yet."""
-        return [topic for topic in self._wanted if topic not in self._channels]
+        return [topic for topic in self._wanted if topic not in self._connections]
 
     def _look_around(self) -> None:
         for topic in self.unheard:
@@ -121,10 +111,9 @@ class Recorder:
             self._node.get_logger().warning(f"{topic} is not recorded. {error}")
             self._wanted.remove(topic)
             return
-        connection = self._writer.add_connection(
+        self._connections[topic] = self._writer.add_connection(
             topic, kind, typestore=self._types, offered_qos_profiles=[_bag_qos(offered)]
         )
-        self._channels[topic] = Channel(topic, kind, connection)
         self.counts[topic] = 0
         self._node.create_subscription(
             message_class, topic, partial(self._write, topic), _subscription_qos(offered), raw=True
@@ -132,7 +121,7 @@ class Recorder:
         self._node.get_logger().info(f"Recording {topic} ({kind}).")
 
     def _write(self, topic: str, data: bytes) -> None:
-        self._writer.write(self._channels[topic].connection, ros_now(self._node), data)
+        self._writer.write(self._connections[topic], ros_now(self._node), data)
         self.counts[topic] += 1
 
     def _know(self, kind: str) -> None:
