@@ -13,7 +13,6 @@ import numpy as np
 from jepa_planner_ros.cli.bench.rollout import (
     add_trial_arguments,
     device_name,
-    positive,
     trial_of,
 )
 from jepa_planner_ros.cli.bench.savings import without_onednn
@@ -24,6 +23,7 @@ from jepa_planner_ros.cli.bench.trial import (
     progress,
     search_settings,
 )
+from jepa_planner_ros.cli.numbers import whole_number
 from jepa_planner_ros.types import Float64Array
 from jepa_planner_ros.world_model import PRECISIONS, choose_precision
 from jepa_planner_ros.world_model.precision import FP64
@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="precisions to compare (default: all but tf32)",
     )
     parser.add_argument(
-        "--rounds", type=positive, default=10, help="of the search (default: %(default)s)"
+        "--rounds", type=whole_number(1), default=10, help="of the search (default: %(default)s)"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw them to FILE")
