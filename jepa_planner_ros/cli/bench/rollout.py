@@ -26,6 +26,7 @@ from jepa_planner_ros.cli.bench.trial import (
     progress,
     search_settings,
 )
+from jepa_planner_ros.cli.numbers import whole_number
 from jepa_planner_ros.types import Float64Array
 from jepa_planner_ros.world_model import PRECISIONS, CheckpointError, choose_precision
 from jepa_planner_ros.world_model.compilation import obstacle
@@ -118,7 +119,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="on a GPU, time each precision without torch.compile and CUDA graphs, too",
     )
     parser.add_argument(
-        "--repeat", type=positive, default=3, help="rounds to time of each (default: %(default)s)"
+        "--repeat",
+        type=whole_number(1),
+        default=3,
+        help="rounds to time of each (default: %(default)s)",
     )
     parser.add_argument(
         "--profile",
@@ -140,10 +144,13 @@ def add_trial_arguments(parser: argparse.ArgumentParser) -> None:
         "--checkpoint", metavar="FILE", help="a world model's file, in place of a preset"
     )
     parser.add_argument(
-        "--samples", type=positive, default=100, help="candidates (default: %(default)s)"
+        "--samples", type=whole_number(1), default=100, help="candidates (default: %(default)s)"
     )
     parser.add_argument(
-        "--horizon", type=positive, default=2, help="actions of a candidate (default: %(default)s)"
+        "--horizon",
+        type=whole_number(1),
+        default=2,
+        help="actions of a candidate (default: %(default)s)",
     )
     parser.add_argument(
         "--device",
@@ -152,17 +159,9 @@ def add_trial_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--micro-batch",
-        type=positive,
+        type=whole_number(1),
         help="candidates at once (default: what divides --samples, up to 100 on GPUs, 32 on CPUs)",
     )
-
-
-def positive(text: str) -> int:
-    """A count from the command line."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is less than 1")
-    return value
 
 
 def run(args: argparse.Namespace) -> int:
