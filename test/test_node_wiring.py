@@ -98,7 +98,7 @@ def test_every_parameter_describes_itself(parameter: Any) -> None:
         ("planner:=wishful", ParameterError, "planner = 'wishful' is unknown; it must be one of"),
         ("time_limit:=long", ParameterError, "time_limit must be a number"),
         ("motion.duration:=1", ParameterError, "with a decimal point"),
-        ("step_budget:=0", ParameterError, "step_budget must lie between 1 and 10000"),
+        ("step_budget:=0", ParameterError, "step_budget = 0 must lie between 1 and 10000"),
         ("limits.workspace_min:=[0.1, 0.2]", ParameterError, "must hold x, y and z"),
         ("motion.time_limit:=0.2", ParameterError, "motion.time_limit = 0.2 s leaves no time"),
         ("world_model.checkpoint:=/nowhere.pt", CheckpointError, "/nowhere.pt"),
