@@ -27,6 +27,7 @@ from jepa_planner_ros.cli.bench.trial import (
     search_settings,
 )
 from jepa_planner_ros.cli.numbers import whole_number
+from jepa_planner_ros.geometry import POSITION
 from jepa_planner_ros.types import Float64Array
 from jepa_planner_ros.world_model import PRECISIONS, CheckpointError, choose_precision
 from jepa_planner_ros.world_model.compilation import obstacle
@@ -37,6 +38,8 @@ from jepa_planner_ros.world_model.precision import FP64, caution
 _EXACT_MICRO_BATCH = 16
 _SEED = 0
 _ROUNDS, _LATE_ROUNDS = 10, 3
+# m. A Franka repeats a position to 0.1 mm, so it cannot tell closer candidates apart.
+_REPEATABILITY = 1e-4
 _PROFILED_OPERATIONS = 12
 
 # Dense matrix products in TFLOP/s, with sums in fp32, by a part of the device's name. From NVIDIA's
@@ -83,7 +86,8 @@ class LateRounds:
     """Candidates that lie close together, where rounding costs elites first.
 
     Attributes:
-        candidates: of the last rounds of a search, (samples, horizon, 7).
+        candidates: of the last rounds of a search that a robot could tell apart,
+            (samples, horizon, 7).
         truth: their energies in double precision.
     """
 
@@ -255,7 +259,8 @@ def _late_rounds(trial: Trial, args: argparse.Namespace, shown: Progress) -> Lat
         rounds.append(candidates)
     del path
     shown.step("energies in double precision")
-    late = tuple(rounds[-_LATE_ROUNDS:])
+    apart = [one for one in rounds if one[..., POSITION].std(0).max() > _REPEATABILITY]
+    late = tuple((apart or rounds)[-_LATE_ROUNDS:])
     exact = FastPath(trial, FP64, micro_batch=min(_EXACT_MICRO_BATCH, trial.micro_batch))
     return LateRounds(late, tuple(exact.energies(candidates) for candidates in late))
 
