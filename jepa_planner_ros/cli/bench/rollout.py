@@ -81,6 +81,15 @@ class PathFigures:
     elite_overlap: float
 
 
+@dataclass(frozen=True)
+class ReferenceFigures:
+    """What was measured of upstream's way; the attributes are those of `PathFigures`."""
+
+    seconds: float
+    max_abs_energy_error: float
+    elite_overlap: float
+
+
 @dataclass(frozen=True, eq=False)
 class LateRounds:
     """Candidates that lie close together, where rounding costs elites first.
@@ -271,18 +280,18 @@ def _measure(
     paths: list[tuple[str, bool]],
     args: argparse.Namespace,
     shown: Progress,
-) -> tuple[float, list[PathFigures]]:
-    """Seconds of the reference, and every path's figures."""
-    candidates = late.candidates[-1]
+) -> tuple[ReferenceFigures, list[PathFigures]]:
+    """The reference's figures, and every path's."""
+    candidates, elites = late.candidates[-1], max(2, args.samples // 10)
     built, accuracies = [], []
     for name, compiled in paths:
         shown.step(f"{name}, accuracy")
         path = FastPath(trial, choose_precision(name, trial.device), compiled)
-        accuracies.append(_accuracy(path, late, max(2, args.samples // 10)))
+        accuracies.append(_accuracy(path, late, elites))
         built.append(path)
-    shown.step("reference, warm-up")
+    shown.step("reference, accuracy")
     reference = ReferencePath(trial)
-    reference.energies(candidates[: trial.micro_batch])
+    reference_accuracy = _accuracy(reference, late, elites)
     reference_s, quickest = float("inf"), [float("inf")] * len(paths)
     for repetition in range(1, args.repeat + 1):
         shown.step(f"repetition {repetition} of {args.repeat}")
@@ -290,7 +299,7 @@ def _measure(
         for index, path in enumerate(built):
             quickest[index] = min(quickest[index], seconds(path, candidates))
     operations = args.samples * rollout_operations(trial.config, args.horizon)
-    return reference_s, [
+    return ReferenceFigures(reference_s, *reference_accuracy), [
         PathFigures(
             name,
             path.compiled,
@@ -306,7 +315,7 @@ def _measure(
     ]
 
 
-def _accuracy(path: FastPath, late: LateRounds, elites: int) -> tuple[float, float]:
+def _accuracy(path: FastPath | ReferencePath, late: LateRounds, elites: int) -> tuple[float, float]:
     """Largest error of an energy, and mean overlap of the elites."""
     energies = [path.energies(candidates) for candidates in late.candidates]
     pairs = list(zip(energies, late.truth, strict=True))
@@ -331,7 +340,7 @@ def _peak_share(device: torch.device, precision: str, tflops: float) -> float | 
 
 
 def _print_table(
-    trial: Trial, args: argparse.Namespace, reference_s: float, figures: list[PathFigures]
+    trial: Trial, args: argparse.Namespace, reference: ReferenceFigures, figures: list[PathFigures]
 ) -> None:
     operations = args.samples * reference_operations(trial.config, args.horizon)
     print(
@@ -339,8 +348,9 @@ def _print_table(
         f"{'of peak':>9}{'energy error':>14}{'elites':>8}"
     )
     print(
-        f"{'reference':<11}{'no':<10}{reference_s:>10.3f}{'1.00':>10}"
-        f"{operations / reference_s / 1e12:>9.2f}"
+        f"{'reference':<11}{'no':<10}{reference.seconds:>10.3f}{'1.00':>10}"
+        f"{operations / reference.seconds / 1e12:>9.2f}{'':>9}"
+        f"{reference.max_abs_energy_error:>14.1e}{reference.elite_overlap:>8.0%}"
     )
     for path in figures:
         share = "" if path.peak_share is None else f"{path.peak_share:.0%}"
@@ -352,7 +362,7 @@ def _print_table(
 
 
 def _record(
-    trial: Trial, args: argparse.Namespace, reference_s: float, figures: list[PathFigures]
+    trial: Trial, args: argparse.Namespace, reference: ReferenceFigures, figures: list[PathFigures]
 ) -> dict[str, Any]:
     return {
         "network": args.checkpoint or args.preset,
@@ -361,7 +371,8 @@ def _record(
         "samples": args.samples,
         "horizon": args.horizon,
         "micro_batch": trial.micro_batch,
-        "reference_s": reference_s,
+        "reference_s": reference.seconds,
+        "reference_elite_overlap": reference.elite_overlap,
         "paths": [asdict(path) for path in figures],
     }
 
