@@ -26,6 +26,7 @@ from jepa_planner_ros.search import REFERENCE_SEARCH
 from jepa_planner_ros.serving.messages import ServedPlan, ServingReport
 from jepa_planner_ros.serving.settings import ServingSettings
 from jepa_planner_ros.serving.shards import shards
+from jepa_planner_ros.serving.turns import Turns
 from jepa_planner_ros.types import (
     Float32Array,
     ModelDescription,
@@ -133,7 +134,7 @@ class ClusterPlanner:
         self._description: ModelDescription | None = None
         # Shards of two plans at once would take turns on the round-robin router, and those of one
         # round would no longer meet different replicas.
-        self._one_plan = asyncio.Lock()
+        self._turns = Turns()
 
     async def describe(self) -> ModelDescription:
         """The model that the replicas hold."""
@@ -146,11 +147,11 @@ class ClusterPlanner:
         """Search for the action sequence.
 
         Raises:
-            PlannerUnavailableError: time is up, or replicas died faster than they could be
-                replaced.
+            PlannerUnavailableError: time is up, too many plans wait, or replicas died faster than
+                they could be replaced.
             PlannerError: the request does not fit the model, or a replica failed.
         """
-        return await _within(timeout_s, self._plan(request))
+        return await _within(timeout_s, self._plan(request, robot))
 
     async def encode(self, image: NDArray[np.uint8], timeout_s: float) -> Float32Array:
         """Latents (tokens, dim) of an RGB frame, uint8 (height, width, 3).
@@ -170,10 +171,10 @@ class ClusterPlanner:
             return latent
         raise _all_dead("encoding the same frame")
 
-    async def _plan(self, request: PlanRequest) -> ServedPlan:
+    async def _plan(self, request: PlanRequest, robot: str) -> ServedPlan:
         description = await self.describe()
         course = Course(self._world_models, description, [ray.put(request.scene)])
-        async with self._one_plan:
+        async with self._turns.turn(robot) as waited:
             search = planning(request, description)
             question = next(search)
             while True:
@@ -181,7 +182,8 @@ class ClusterPlanner:
                 try:
                     question = search.send(reply)
                 except StopIteration as finished:
-                    return ServedPlan(finished.value, course.report())
+                    report = replace(course.report(), waited=waited)
+                    return ServedPlan(finished.value, report)
 
 
 class Course:

@@ -1,0 +1,78 @@
+"""One plan at a time, and robots in turn."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from jepa_planner_ros.serving.messages import PlannerBusyError
+
+MOST_WAITING = 64
+"""Plans that may wait; more are better told so than kept until their time is up."""
+
+
+class Turns:
+    """Lets one plan through after the other.
+
+    Among the robots that wait, the one that was served longest ago is next, so that a robot with
+    many requests keeps no other one waiting for more than a plan of each.
+    """
+
+    def __init__(self, most_waiting: int = MOST_WAITING) -> None:
+        self._most_waiting = most_waiting
+        self._taken = False
+        self._usual_s = 0.0
+        # In the order of their turns; robots with nobody waiting are not in it.
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+
+    @asynccontextmanager
+    async def turn(self, robot: str) -> AsyncIterator[float]:
+        """Wait for the robot's turn, which ends with the block; yields the time waited, s.
+
+        Raises:
+            PlannerBusyError: too many wait already.
+        """
+        asked = time.perf_counter()
+        await self._wait(robot)
+        begun = time.perf_counter()
+        try:
+            yield begun - asked
+        finally:
+            took = time.perf_counter() - begun
+            self._usual_s = 0.8 * self._usual_s + 0.2 * took if self._usual_s else took
+            self._pass_on()
+
+    async def _wait(self, robot: str) -> None:
+        if not self._taken:
+            self._taken = True
+            return
+        waiting = sum(not one.cancelled() for own in self._waiting.values() for one in own)
+        if waiting >= self._most_waiting:
+            pause = waiting * self._usual_s
+            raise PlannerBusyError(
+                f"the planner is busy: {waiting} plans wait already, for about {pause:.1f} s.",
+                retry_after=pause,
+            )
+        called: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(robot, deque()).append(called)
+        try:
+            await called
+        except asyncio.CancelledError:
+            if not called.cancelled():
+                self._pass_on()  # The turn came at the moment that the robot gave up.
+            raise
+
+    def _pass_on(self) -> None:
+        while self._waiting:
+            robot = next(iter(self._waiting))
+            own = self._waiting.pop(robot)
+            called = own.popleft()
+            if own:
+                self._waiting[robot] = own
+            if not called.cancelled():
+                called.set_result(None)
+                return
+        self._taken = False

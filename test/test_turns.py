@@ -1,0 +1,81 @@
+"""Robots that share a planner are served in turn, and told when it is busy."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from jepa_planner_ros.serving.messages import PlannerBusyError
+from jepa_planner_ros.serving.turns import Turns
+
+
+async def moments() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_a_robot_with_many_requests_keeps_no_other_waiting_for_them() -> None:
+    served: list[str] = []
+
+    async def plan(turns: Turns, robot: str) -> None:
+        async with turns.turn(robot):
+            served.append(robot)
+            await moments()
+
+    async def run() -> None:
+        turns = Turns()
+        await asyncio.gather(*(plan(turns, robot) for robot in "aaaaabbc"))
+
+    asyncio.run(run())
+    assert "".join(served) == "aabcabaa"
+
+
+def test_a_robot_that_gives_up_costs_nobody_a_turn() -> None:
+    async def run() -> list[str]:
+        turns, served = Turns(), []
+
+        async def plan(robot: str) -> None:
+            async with turns.turn(robot):
+                served.append(robot)
+                await moments()
+
+        tasks = [asyncio.create_task(plan(robot)) for robot in "abcd"]
+        await asyncio.sleep(0)
+        tasks[0].cancel()  # in its turn
+        tasks[1].cancel()  # while it waits
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await plan("e")
+        return served
+
+    assert asyncio.run(run()) == ["a", "c", "d", "e"]
+
+
+def test_a_turn_that_fails_is_passed_on() -> None:
+    async def run() -> None:
+        turns = Turns()
+        for _ in range(2):
+            with pytest.raises(RuntimeError):
+                async with turns.turn("a"):
+                    raise RuntimeError
+
+    asyncio.run(run())
+
+
+def test_who_would_wait_too_long_is_told_when_to_come_back() -> None:
+    async def run() -> PlannerBusyError:
+        turns = Turns(most_waiting=2)
+
+        async def plan() -> None:
+            async with turns.turn("a"):
+                await asyncio.sleep(0.02)
+
+        await plan()
+        waiting = [asyncio.create_task(plan()) for _ in range(3)]
+        await asyncio.sleep(0)
+        with pytest.raises(PlannerBusyError, match="2 plans wait already") as refusal:
+            await plan()
+        await asyncio.gather(*waiting)
+        return refusal.value
+
+    assert asyncio.run(run()).retry_after >= 0.04
