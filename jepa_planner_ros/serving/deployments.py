@@ -7,6 +7,7 @@ among the replicas of ``WorldModel``, which do nothing but roll candidates out.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
@@ -58,11 +59,13 @@ class ShardReply:
         reply: what was asked about the candidates of the shard.
         replica: who answers.
         fingerprint: the weights it answers with.
+        work: time that the model took, s.
     """
 
     reply: RolloutReply
     replica: str
     fingerprint: str
+    work: float
 
 
 class WorldModelReplica:
@@ -112,10 +115,12 @@ class WorldModelReplica:
         async with self._device_lock:
             if reference not in self._scenes:
                 self._scenes = {reference: await reference}
+            begun = time.perf_counter()
             reply = await asyncio.to_thread(
                 self._world_model.evaluate, self._scenes[reference], shard
             )
-        return ShardReply(reply, self._name, self._world_model.fingerprint)
+            work = time.perf_counter() - begun
+        return ShardReply(reply, self._name, self._world_model.fingerprint, work)
 
     async def check_health(self) -> None:
         """Called by Serve, which replaces a replica whose model cannot run."""
@@ -201,12 +206,16 @@ class Course:
         self._shards: Counter[str] = Counter()
         self._collisions = 0
         self._retries = 0
+        self._overheads: list[float] = []
 
     async def evaluate(self, question: RolloutRequest) -> RolloutReply:
         """The replicas' answer to a question about one round's candidates."""
         model = self._description
         shares = shards(len(question.candidates), model.micro_batch, model.replicas)
+        begun = time.perf_counter()
         replies = await asyncio.gather(*(self._ask(question.part(share)) for share in shares))
+        took = time.perf_counter() - begun
+        self._overheads.append(took - max(reply.work for reply in replies))
         names = [reply.replica for reply in replies]
         self._shards.update(names)
         self._collisions += len(names) - len(set(names))
@@ -214,7 +223,9 @@ class Course:
 
     def report(self) -> ServingReport:
         """The tally so far."""
-        return ServingReport(dict(self._shards), self._collisions, self._retries)
+        return ServingReport(
+            dict(self._shards), self._collisions, self._retries, tuple(self._overheads)
+        )
 
     async def _ask(self, shard: RolloutRequest) -> ShardReply:
         for _ in range(_ATTEMPTS):

@@ -24,12 +24,14 @@ class ServingReport:
         shards: how many shards each replica evaluated.
         collisions: shards that had to queue behind another of their round.
         retries: shards that were sent again because a replica died.
+        overheads: of each round, what it took beyond its slowest replica's work, s.
         waited: time until the plan's turn came, s.
     """
 
     shards: Mapping[str, int]
     collisions: int
     retries: int
+    overheads: tuple[float, ...] = ()
     waited: float = 0.0
 
 

@@ -38,6 +38,11 @@ COMMANDS = (
         "jepa_planner_ros.cli.bench.null_space",
     ),
     Command(
+        "serve",
+        "measure what Ray adds to the rounds of a search",
+        "jepa_planner_ros.cli.bench.serve",
+    ),
+    Command(
         "control",
         "compare control modes: pace, accuracy, and how long the arm stands still",
         "jepa_planner_ros.cli.bench.control",
