@@ -68,9 +68,9 @@ class Guard:
     disagreement: float = 0.5
     """Largest mean error of predicted energies, as a fraction of the spread (standard deviation) of
     the exact ones that the predictions come from."""
-    samples: int = 32
+    samples: int = 16
     """Candidates of a cross-entropy round."""
-    elites: int = 6
+    elites: int = 4
     rounds: int = 6
 
     def __post_init__(self) -> None:

@@ -26,9 +26,11 @@ from jepa_planner_ros.control.episode import (
     Hold,
     Looking,
     Overlapping,
+    Planned,
     Planning,
     Settling,
     Tick,
+    Unplanned,
 )
 from jepa_planner_ros.control.safety import distance
 from jepa_planner_ros.types import Plan, PlanRequest
@@ -39,7 +41,7 @@ FIRST_STEPS: Mapping[type, set[type]] = {
     Settling: {Settling, Looking},
     Looking: {Looking, Encoding},
     Encoding: {Encoding, Planning},
-    Planning: {Planning, Deciding},
+    Planning: {Planning, Deciding, Settling},
     Deciding: {Deciding, Settling},
 }
 LEGAL: Mapping[str, Mapping[type, set[type]]] = {
@@ -116,6 +118,9 @@ class UnreliableRobot(ImaginedRobot):
     def feed(self, episode: Episode, event: Event) -> Episode:
         if self.faults.random.random() < self.faults.rate / 30:
             event = Failed(self.time, "A worker failed.")
+        if isinstance(event, Planned) and self.faults.random.random() < 10 * self.faults.rate:
+            pause = float(self.faults.random.uniform(0.0, 2.0))
+            event = Unplanned(self.time, "The planner is away: it was stopped.", pause)
         if self.faults.random.random() < self.faults.rate / 60:
             event = CancelRequested(self.time, "Enough.")
         before = type(episode.phase)

@@ -19,12 +19,23 @@ from jepa_planner_ros.control.episode import (
     Hold,
     Looking,
     Report,
+    Search,
     Tick,
+    Unplanned,
 )
 from jepa_planner_ros.control.runner import EpisodeRunner, Frame, RobotError
-from jepa_planner_ros.types import ModelDescription, Plan, PlanRequest
+from jepa_planner_ros.search import FAST_SEARCH
+from jepa_planner_ros.types import (
+    ModelDescription,
+    Plan,
+    PlannerError,
+    PlannerUnavailableError,
+    PlanRequest,
+    Scene,
+)
 
 LATENT = np.zeros((1, 1), np.float32)
+SCENE = Scene(LATENT, np.zeros(7), LATENT)
 GOAL = Goal((SubGoal(LATENT, 0.1, 1),), 10.0, "model")
 
 
@@ -47,31 +58,46 @@ class BrokenRobot:
         raise RobotError("Nobody listens on /target_pose.")
 
 
-class NoPlanner:
+class BrokenPlanner:
+    def __init__(self, error: Exception | None) -> None:
+        self._error = error or NotImplementedError()
+
     def describe(self) -> ModelDescription:
         raise NotImplementedError
 
     def plan(self, request: PlanRequest) -> Plan:
-        raise NotImplementedError
+        raise self._error
 
     def close(self) -> None:
         raise NotImplementedError
 
 
 class Listener:
+    def __init__(self) -> None:
+        self.failures: list[str] = []
+
     def report(self, report: Report) -> None:
         pass
+
+    def planner_failed(self, reason: str) -> None:
+        self.failures.append(reason)
 
     def warn(self, text: str) -> None:
         pass
 
 
-def run(transition: Callable[[Episode, Event], tuple[Episode, tuple[Effect, ...]]]) -> Ended:
+def run(
+    transition: Callable[[Episode, Event], tuple[Episode, tuple[Effect, ...]]],
+    error: Exception | None = None,
+    listener: Listener | None = None,
+) -> Ended:
     planning, seeing = Worker("planning"), Worker("seeing")
-    runner = EpisodeRunner(BrokenRobot(), lambda image: LATENT, NoPlanner(), planning, seeing)
+    runner = EpisodeRunner(
+        BrokenRobot(), lambda image: LATENT, BrokenPlanner(error), planning, seeing
+    )
     episode = Episode(GOAL, ControlSettings(), started=0.0, phase=Looking(0, 10.0))
     try:
-        return runner.run(episode, transition, Listener(), lambda: None)
+        return runner.run(episode, transition, listener or Listener(), lambda: None)
     finally:
         assert planning.stop(5.0)
         assert seeing.stop(5.0)
@@ -104,3 +130,29 @@ def test_a_hold_that_cannot_be_sent_is_told() -> None:
     assert run(transition).reason == (
         "Cancelled. The arm could not be told to hold: Nobody listens on /target_pose."
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "retry_after"),
+    [
+        (PlannerUnavailableError("no route", 2.5), "The planner is away: no route", 2.5),
+        (PlannerError("NaN"), "The planner failed: NaN", None),
+        (ZeroDivisionError(), "The planner failed: ZeroDivisionError", None),
+    ],
+)
+def test_a_planner_that_fails_is_told_apart_from_one_that_is_away(
+    error: Exception, reason: str, retry_after: float | None
+) -> None:
+    listener, seen = Listener(), []
+
+    def transition(episode: Episode, event: Event) -> tuple[Episode, tuple[Effect, ...]]:
+        if isinstance(event, Unplanned):
+            seen.append(event)
+            return finish(episode, event.reason), ()
+        asked = episode.phase == Looking(0, 11.0)
+        search = () if asked else (Search(PlanRequest(SCENE, FAST_SEARCH)),)
+        return replace(episode, phase=Looking(0, 11.0)), search
+
+    assert run(transition, error, listener).reason == reason
+    assert listener.failures == [reason]
+    assert seen[0].retry_after == retry_after

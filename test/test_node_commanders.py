@@ -66,6 +66,7 @@ def test_a_dry_run_tells_what_it_would_command_and_moves_nothing(model: Path) ->
 
 def test_a_joint_trajectory_leads_to_the_target(model: Path) -> None:
     with neighbourhood(model, *SMOOTH, "commander:=joint_trajectory") as node:
+        node.robot.duration = 0.5
         sent: list[JointTrajectory] = []
 
         def follow(trajectory: JointTrajectory) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ import pytest
 import rclpy
 import yaml
 from action_msgs.msg import GoalStatus
+from diagnostic_msgs.msg import DiagnosticStatus
 from jepa_planner_msgs.action import ReachGoal
 from jepa_planner_msgs.msg import SubGoal
 from jepa_planner_msgs.srv import CaptureGoal
 from node_under_test import (
     HOME,
+    Client,
     answer,
     image_message,
     neighbourhood,
@@ -31,7 +34,7 @@ from node_under_test import (
     wait_until,
     write_tiny_model,
 )
-from planner_service import InProcessService, serving
+from planner_service import InProcessService, free_port, serving
 from safetensors.torch import save_file
 
 from jepa_planner_ros.control import ControlSettings
@@ -95,7 +98,7 @@ def test_every_parameter_describes_itself(parameter: Any) -> None:
         ("planner:=wishful", ParameterError, "planner = 'wishful' is unknown; it must be one of"),
         ("time_limit:=long", ParameterError, "time_limit must be a number"),
         ("motion.duration:=1", ParameterError, "with a decimal point"),
-        ("step_budget:=0", ParameterError, "step_budget must lie between 1 and 10000"),
+        ("step_budget:=0", ParameterError, "step_budget = 0 must lie between 1 and 10000"),
         ("limits.workspace_min:=[0.1, 0.2]", ParameterError, "must hold x, y and z"),
         ("motion.time_limit:=0.2", ParameterError, "motion.time_limit = 0.2 s leaves no time"),
         ("world_model.checkpoint:=/nowhere.pt", CheckpointError, "/nowhere.pt"),
@@ -124,6 +127,30 @@ def test_a_planner_elsewhere_plans_for_the_node(model: Path) -> None:
             _, result = neighbours.client.send(ELSEWHERE).result()
             assert result.outcome == ReachGoal.Result.BUDGET_SPENT, result.reason
             assert len(neighbours.robot.targets) == len(service.requests) == 1
+
+
+def test_the_arm_holds_while_a_planner_elsewhere_is_away(model: Path) -> None:
+    service, port = InProcessService(load_world_model(model)), free_port()
+    address = f"planner_address:=grpc://127.0.0.1:{port}"
+    with ExitStack() as first:
+        first.enter_context(serving(PlannerEndpoint(service, token=None), port))
+        with neighbourhood(model, "planner:=remote", address) as neighbours:
+            client, robot = neighbours.client, neighbours.robot
+            first.close()
+            goal = client.send(ELSEWHERE)
+            client.wait_for_status("The arm holds, and asks again. The planner is away")
+            wait_until(lambda: _planner_level(client) == DiagnosticStatus.ERROR, "diagnostics")
+            assert not robot.targets
+            with serving(PlannerEndpoint(service, token=None), port):
+                _, result = goal.result()
+            assert result.outcome == ReachGoal.Result.BUDGET_SPENT, result.reason
+            assert len(robot.targets) == 1
+            client.wait_for_status("The planner plans again.")
+            wait_until(lambda: _planner_level(client) == DiagnosticStatus.OK, "diagnostics")
+
+
+def _planner_level(client: Client) -> bytes:
+    return client.diagnostics[-1].status[-1].level if client.diagnostics else b""
 
 
 def test_a_planner_elsewhere_with_another_model_is_refused(model: Path, tmp_path: Path) -> None:
@@ -206,7 +233,7 @@ def test_a_robot_that_was_never_heard_aborts(model: Path) -> None:
     assert "Nothing has been received on /another_camera/image in 1.0 s" in result.reason
 
 
-def test_ray_plans_the_same_and_its_death_does_not_end_the_node(model: Path) -> None:
+def test_ray_plans_the_same_and_its_death_costs_a_pause(model: Path) -> None:
     ray = ("planner:=local_ray", "serving.replicas:=1", "serving.start_timeout:=300.0")
     with neighbourhood(model) as neighbours:
         neighbours.client.send(ELSEWHERE).result()
@@ -220,12 +247,16 @@ def test_ray_plans_the_same_and_its_death_does_not_end_the_node(model: Path) -> 
         wait_until(lambda: bool(client.plans), "the plan on Ray")
         assert client.plans[0].actions == expected
 
+        neighbours.robot.place(HOME_JOINTS)
         for child in psutil.Process().children():
             child.kill()
-        for _ in range(2):
-            status, result = client.send(ELSEWHERE).result()
-            assert status == GoalStatus.STATUS_ABORTED
-            assert "The planner failed: the process that hosts Ray has ended" in result.reason
+        goal = client.send(ELSEWHERE)
+        client.wait_for_status("The arm holds, and asks again. The planner is away: the process")
+        _, result = goal.result()
+        assert result.outcome == ReachGoal.Result.BUDGET_SPENT, result.reason
+        wait_until(lambda: bool(client.plans), "the plan on another Ray")
+        assert client.plans[0].actions == expected
+        assert len(neighbours.robot.targets) == 1
 
 
 def test_an_interrupt_during_a_search_ends_the_node_in_time(model: Path) -> None:

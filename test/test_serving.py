@@ -36,6 +36,7 @@ from jepa_planner_ros.types import (
     Plan,
     Planner,
     PlannerError,
+    PlannerUnavailableError,
     PlanRequest,
     Scene,
     SearchSettings,
@@ -258,6 +259,30 @@ def test_the_death_of_a_replica_does_not_cost_the_plan(
     np.testing.assert_array_equal(
         numbers(in_process.plan(PlanRequest(scene(), SEARCH))), numbers(after)
     )
+
+
+def test_a_ray_that_is_lost_is_started_again(
+    in_process: Planner, two_replicas: LocalRayPlanner
+) -> None:
+    request = PlanRequest(scene(), SEARCH)
+    lost = psutil.Process().children(recursive=True)
+    for process in lost:
+        process.kill()
+    with pytest.raises(PlannerUnavailableError, match="started again in the background"):
+        two_replicas.plan(request)
+    complaints = []
+    while True:
+        try:
+            plan = two_replicas.plan(request)
+        except PlannerUnavailableError as away:
+            complaints.append(str(away))
+            time.sleep(away.retry_after)
+        else:
+            break
+    assert complaints
+    assert all("Ray is being started again" in complaint for complaint in complaints)
+    assert not wait_until_gone(lost)
+    np.testing.assert_array_equal(numbers(in_process.plan(request)), numbers(plan))
 
 
 def test_close_ends_every_process_even_in_the_middle_of_a_plan(

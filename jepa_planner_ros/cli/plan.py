@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jepa_planner_ros.cli import CommandError
+from jepa_planner_ros.cli.numbers import whole_number
 from jepa_planner_ros.planning import InProcessPlanner
 from jepa_planner_ros.search.profiles import DEFAULT_PROFILE, load_profile
 from jepa_planner_ros.types import Plan, PlannerError, PlanRequest, Scene
@@ -58,19 +59,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--micro-batch",
-        type=int,
+        type=whole_number(1),
         metavar="N",
         help="candidates at once; fewer take less memory (default: 100 on GPUs, 16 on CPUs)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the search (default: %(default)s)")
+    parser.add_argument(
+        "--seed", type=whole_number(0), default=0, help="of the search (default: %(default)s)"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the plan to FILE")
 
 
 def run(args: argparse.Namespace) -> int:
     """Plan, and print the plan."""
     frame, goal = (read_picture(path) for path in (args.frame, args.goal))
-    if args.micro_batch is not None and args.micro_batch < 1:
-        raise CommandError(f"--micro-batch {args.micro_batch} must be at least 1.")
     try:
         search = load_profile(args.search)
         started = time.perf_counter()

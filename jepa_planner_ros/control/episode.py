@@ -157,6 +157,21 @@ class Planned:
 
 
 @dataclass(frozen=True)
+class Unplanned:
+    """The plan asked for with `Search` could not be made.
+
+    Attributes:
+        time: now, steady clock.
+        reason: a sentence for the operator.
+        retry_after: a plan may be made this much later, s; None: this one never can.
+    """
+
+    time: float
+    reason: str
+    retry_after: float | None
+
+
+@dataclass(frozen=True)
 class Failed:
     """An effect could not be carried out."""
 
@@ -172,7 +187,7 @@ class CancelRequested:
     reason: str
 
 
-Event = Tick | Observed | Planned | Failed | CancelRequested
+Event = Tick | Observed | Planned | Unplanned | Failed | CancelRequested
 
 
 # --- Effects -------------------------------------------------------------------------------------
@@ -431,6 +446,14 @@ class Ended:
 Phase = Settling | Looking | Encoding | Planning | Deciding | Overlapping | Flowing | Ended
 
 
+@dataclass(frozen=True)
+class Outage:
+    """A time without a planner: since when, and why."""
+
+    since: float
+    reason: str
+
+
 @dataclass(frozen=True, eq=False)
 class Episode:
     """All that a transition depends on, besides the event.
@@ -450,6 +473,7 @@ class Episode:
         target: the last commanded state (7,).
         previous: the last plan's actions, to warm start from.
         drifts: steps in a row whose target was missed.
+        outage: set while there is no planner.
     """
 
     goal: Goal
@@ -466,6 +490,7 @@ class Episode:
     target: Float64Array | None = None
     previous: Float64Array | None = None
     drifts: int = 0
+    outage: Outage | None = None
 
     @property
     def present(self) -> SubGoal:

@@ -27,8 +27,8 @@ A plan made from a prediction is
 - *redone* when the arm is farther away, when the latents seen differ from those predicted by
   ``non_blocking.redo_latent`` or more, or when the sub-goal was reached in between.
 
-What was seen corrects the next prediction, too: it is shifted by half of what the last was wrong
-by, so that errors of the world model do not grow from step to step.
+What was seen corrects the next prediction, too (see `Prediction.corrected`), so that errors of the
+world model neither grow from step to step nor last.
 
 There is never more than one plan under way. When planning takes longer than the motion, the arm
 waits at its target and the loop runs at the planner's pace.

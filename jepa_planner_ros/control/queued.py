@@ -8,16 +8,17 @@ r"""Control by an action queue: plans are chunks of targets, merged while the ar
                 |                                              v
                 |                     +-------------------> Flowing --------------+
                 |                     |   arrived: take the next target           |
-                |                     |   arrival seen, and few targets wait: ask |
+                |                     |   few targets wait: ask for a chunk       |
                 |                     |   chunk: drop what was taken, merge       |
                 |                     +-------------------------------------------+
                 |                                              |
                 +------- far from the target, gripper, --------+---- reached, spent ----> Ended
                          another sub-goal
 
-- A plan is asked for when the arm has been seen to arrive and the queue holds at most
-  ``queue.threshold`` of a chunk. What is planned from is always the newest arrival, and only one
-  plan is under way.
+- A plan is asked for when the queue holds at most ``queue.threshold`` of a chunk, and only one is
+  under way. Where the outcome of a motion can be foreseen, as that of the newest plan's first step,
+  the chunk after it is planned from that as soon as the motion begins, as in non-blocking control;
+  else from the arrival that was seen last.
 - A similarity filter may leave out observations that resemble the one last planned from. It cannot
   stall the arm: with an empty queue every observation is planned from.
 - A target counts as taken once it has been commanded, and the next one is taken only when the arm

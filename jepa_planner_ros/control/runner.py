@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import Protocol
@@ -31,11 +30,18 @@ from jepa_planner_ros.control.episode import (
     Search,
     Tick,
     Transition,
+    Unplanned,
     Warn,
 )
 from jepa_planner_ros.control.settings import ControlSettings
 from jepa_planner_ros.control.worker import Worker
-from jepa_planner_ros.types import Float32Array, Float64Array, Planner, PlanRequest
+from jepa_planner_ros.types import (
+    Float32Array,
+    Float64Array,
+    Planner,
+    PlannerUnavailableError,
+    PlanRequest,
+)
 
 TICK_PERIOD = 0.02
 """s; how often the robot is looked at, and how late a cancel can be noticed."""
@@ -94,6 +100,9 @@ class Audience(Protocol):
     def warn(self, text: str) -> None:
         """Something noteworthy happened that does not end the episode."""
 
+    def planner_failed(self, reason: str) -> None:
+        """A plan could not be made, now or ever; what comes of it is told otherwise."""
+
 
 class EpisodeRunner:
     """Runs one episode at a time, with the slow work in a thread of its own.
@@ -144,6 +153,8 @@ class EpisodeRunner:
         while not isinstance(episode.phase, Ended):
             try:
                 event = self._next_event(events, cancel_reason)
+                if isinstance(event, Unplanned):
+                    audience.planner_failed(event.reason)
                 episode, effects = transition(episode, event)
                 for effect in effects:
                     self._perform(effect, events, audience)
@@ -168,11 +179,9 @@ class EpisodeRunner:
     def _perform(self, effect: Effect, events: SimpleQueue[Event], audience: Audience) -> None:
         match effect:
             case Observe():
-                complaint = "The camera frame was not encoded"
-                self._in_background(self._seeing, self._observe, complaint, events)
+                self._in_background(self._seeing, self._observe, events)
             case Search(request):
-                complaint = "The planner failed"
-                self._in_background(self._planning, lambda: self._plan(request), complaint, events)
+                self._in_background(self._planning, lambda: self._plan(request), events)
             case Command(target, gripper):
                 self._robot.command(target, gripper)
             case Hold(target):
@@ -183,37 +192,35 @@ class EpisodeRunner:
                 audience.warn(text)
 
     def _in_background(
-        self,
-        worker: Worker,
-        work: Callable[[], Event],
-        complaint: str,
-        events: SimpleQueue[Event],
+        self, worker: Worker, work: Callable[[], Event], events: SimpleQueue[Event]
     ) -> None:
-        """Do slow work; whatever goes wrong in it ends the episode, with its cause."""
+        worker.submit(work).add_done_callback(lambda done: events.put(done.result()))
 
-        def deliver(done: Future[Event]) -> None:
-            error = done.exception()
-            if error is None:
-                events.put(done.result())
-            else:
-                _log.debug(complaint, exc_info=error)
-                reason = f"{complaint}: {str(error) or type(error).__name__}"
-                events.put(Failed(self._clock(), reason))
-
-        worker.submit(work).add_done_callback(deliver)
-
-    def _observe(self) -> Observed:
-        frame = self._robot.frame()
-        begun = self._clock()
-        latent = self._encode(frame.image)
+    def _observe(self) -> Observed | Failed:
+        try:
+            frame = self._robot.frame()
+            begun = self._clock()
+            latent = self._encode(frame.image)
+        except Exception as error:
+            return Failed(self._clock(), _complaint("The camera frame was not encoded", error))
         now = self._clock()
         return Observed(now, Observation(latent, frame.state, frame.stamp, frame.age, now - begun))
 
-    def _plan(self, request: PlanRequest) -> Planned:
+    def _plan(self, request: PlanRequest) -> Planned | Unplanned:
         asked = self._clock()
-        plan = self._planner.plan(request)
+        try:
+            plan = self._planner.plan(request)
+        except PlannerUnavailableError as away:
+            return Unplanned(self._clock(), f"The planner is away: {away}", away.retry_after)
+        except Exception as error:
+            return Unplanned(self._clock(), _complaint("The planner failed", error), None)
         now = self._clock()
         return Planned(now, plan, now - asked, request)
+
+
+def _complaint(what: str, error: Exception) -> str:
+    _log.debug(what, exc_info=error)
+    return f"{what}: {str(error) or type(error).__name__}"
 
 
 def _sentence(error: Exception) -> str:

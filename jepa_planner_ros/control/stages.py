@@ -32,6 +32,7 @@ from jepa_planner_ros.control.episode import (
     Observation,
     Observe,
     Observed,
+    Outage,
     Outcome,
     Overlapping,
     Planned,
@@ -42,6 +43,7 @@ from jepa_planner_ros.control.episode import (
     SubGoal,
     Tick,
     Travel,
+    Unplanned,
     Warn,
 )
 from jepa_planner_ros.control.safety import (
@@ -78,7 +80,7 @@ def begin(goal: Goal, settings: ControlSettings, time: float) -> Episode:
 
 
 def interrupted(episode: Episode, event: Event) -> Next | None:
-    """The end of the episode where an event ends it in whatever phase, or None."""
+    """What an event leads to in whatever phase: mostly the end of the episode. None otherwise."""
     match episode.phase, event:
         case Ended(), _:
             return episode, ()
@@ -86,17 +88,46 @@ def interrupted(episode: Episode, event: Event) -> Next | None:
             return end(episode, event.time, Outcome.CANCELLED, event.reason)
         case _, Failed():
             return end(episode, event.time, Outcome.ABORTED, event.reason)
+        case _, Unplanned(retry_after=None):
+            return end(episode, event.time, Outcome.ABORTED, event.reason)
+        case Planning() | Overlapping() | Flowing(), Unplanned(retry_after=float() as pause):
+            return _without_planner(episode, event, pause)
         case _, Tick(fault=str() as fault):
             return end(episode, event.time, Outcome.ABORTED, fault)
         case _, Tick() if event.time - episode.started > episode.goal.time_limit:
             reason = (
                 f"The time limit of {episode.goal.time_limit:g} s passed at {episode.progress}."
             )
+            if (outage := episode.outage) is not None:
+                reason += (
+                    f" No plan for the last {event.time - outage.since:.0f} s. {outage.reason}"
+                )
             return end(episode, event.time, Outcome.TIMED_OUT, reason)
         case _, Tick() if reasons := _stale(episode, event):
             return end(episode, event.time, Outcome.ABORTED, reasons)
         case _:
             return None
+
+
+def _without_planner(episode: Episode, missed: Unplanned, pause: float) -> Next:
+    """Let the arm rest until the planner may be back, then look again: the scene may change."""
+    match episode.phase:
+        case Overlapping(travel=travel) | Flowing(travel=travel) if missed.time < travel.arrives:
+            resting = Settling(
+                not_before=travel.arrives,
+                deadline=travel.arrives + episode.settings.motion.time_limit,
+                origin=travel.origin,
+            )
+        case _:
+            resting = Settling(
+                not_before=missed.time + pause,
+                deadline=missed.time + pause + episode.settings.motion.time_limit,
+            )
+    outage = episode.outage or Outage(missed.time, missed.reason)
+    waiting = replace(episode, phase=resting, outage=replace(outage, reason=missed.reason))
+    if episode.outage is not None:
+        return waiting, ()
+    return waiting, (Warn(f"The arm holds, and asks again. {missed.reason}"),)
 
 
 def _stale(episode: Episode, tick: Tick) -> str:
@@ -345,7 +376,7 @@ def accept(episode: Episode, plan: Plan) -> Episode:
     """
     require_model(plan.model_fingerprint, episode.goal.model_fingerprint)
     require_finite("The planned action", plan.actions)
-    return replace(episode, plans=episode.plans + 1, previous=plan.actions)
+    return replace(episode, plans=episode.plans + 1, previous=plan.actions, outage=None)
 
 
 def report(episode: Episode, seen: Observation, planned: Planned, target: Float64Array) -> Report:

@@ -22,6 +22,8 @@ from jepa_planner_ros.types import Float64Array
 _LAG_AGE = 0.2
 # The target itself is repeated for this long, s, for controllers that stop when they hear nothing.
 _LINGERING = 0.5
+# Periods after which a setpoint is late.
+_LATE = 1.5
 
 
 class Drive(Protocol):
@@ -30,8 +32,8 @@ class Drive(Protocol):
     def prepare(self, settings: ControlSettings) -> None:
         """An episode begins, with these settings."""
 
-    def fault(self, time: float) -> str | None:
-        """Why the motion was stopped, if it was; asking, at `time`, shows that the loop runs."""
+    def fault(self) -> str | None:
+        """Why the motion was stopped, if it was; asking shows that the control loop runs."""
 
     def command(self, target: Float64Array, gripper: GripperMotion | None) -> None:
         """Go to a state (7,). Raises `RobotError`."""
@@ -52,7 +54,7 @@ class DirectDrive:
     def prepare(self, settings: ControlSettings) -> None:
         """Nothing depends on the settings."""
 
-    def fault(self, time: float) -> str | None:
+    def fault(self) -> str | None:
         """Nothing is known about the controller's motion."""
         return None
 
@@ -75,6 +77,9 @@ class DirectDrive:
 class SmoothDrive:
     """Sends setpoints on a smooth way to each target, at a steady rate.
 
+    On a busy computer the timer is late; the motion then waits for it, so that no setpoint is
+    farther from the one before than the limits allow.
+
     Args:
         node: has the timer.
         commander: sends.
@@ -86,12 +91,16 @@ class SmoothDrive:
     def __init__(
         self, node: Node, commander: Commander, arm: Arm, rate: float, group: CallbackGroup
     ) -> None:
+        self._node = node
         self._commander = commander
         self._arm = arm
         self._settings = ControlSettings()
         self._lock = Lock()
         self._setpoints = Setpoints()
         self._under_way = False
+        self._longest_gap = _LATE / rate
+        self._sent = time.monotonic()
+        self._waited = 0.0
         # The node's own clock may be simulated and stop or jump; a watchdog must not.
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._timer = node.create_timer(1.0 / rate, self._send, callback_group=group, clock=steady)
@@ -100,12 +109,12 @@ class SmoothDrive:
         """An episode begins, with these settings; an earlier fault does not count any more."""
         with self._lock:
             self._settings = settings
-            self._setpoints = Setpoints(self._setpoints.motion)
+            self._setpoints = Setpoints(self._setpoints.motion, heard=self._now)
 
-    def fault(self, time: float) -> str | None:
-        """Why the motion was stopped, if it was; asking, at `time`, shows that the loop runs."""
+    def fault(self) -> str | None:
+        """Why the motion was stopped, if it was; asking shows that the control loop runs."""
         with self._lock:
-            self._setpoints = self._setpoints.heard_at(time)
+            self._setpoints = self._setpoints.heard_at(self._now)
             return self._setpoints.fault
 
     def command(self, target: Float64Array, gripper: GripperMotion | None) -> None:
@@ -117,7 +126,7 @@ class SmoothDrive:
         settings = self._settings
         with self._lock:
             setpoints = self._setpoints.towards(
-                target, measured.state, time.monotonic(), settings.motion, settings.safety
+                target, measured.state, self._now, settings.motion, settings.safety
             )
             self._begin(setpoints)
         if gripper is not None:
@@ -130,26 +139,41 @@ class SmoothDrive:
     def stop(self) -> None:
         """Brake as hard as the limits allow."""
         with self._lock:
-            now = time.monotonic()
+            now = self._now
             if self._setpoints.moving(now):
-                self._begin(self._setpoints.braked(now, self._settings.safety))
+                self._divert(self._setpoints.braked(now, self._settings.safety))
+
+    @property
+    def _now(self) -> float:
+        """Time on the motion's clock, which stands while the timer is late, s."""
+        return time.monotonic() - self._waited
 
     def _begin(self, setpoints: Setpoints) -> None:
         assert setpoints.motion is not None
         self._commander.begin(setpoints.motion)
         self._setpoints, self._under_way = setpoints, True
 
+    def _divert(self, setpoints: Setpoints) -> None:
+        """Begin another motion than the loop asked for; there is nobody to raise an error to."""
+        try:
+            self._begin(setpoints)
+        except RobotError as error:
+            self._node.get_logger().error(f"The arm could not be told to stop: {error}")
+
     def _send(self) -> None:
         with self._lock:
+            present = time.monotonic()
+            gap, self._sent = present - self._sent, present
             if not self._under_way:
                 return
-            now, settings = time.monotonic(), self._settings
+            self._waited += max(0.0, gap - self._longest_gap)
+            now, settings = self._now, self._settings
             measured = self._arm.newest()
-            known = measured is not None and now - measured.time <= _LAG_AGE
+            known = measured is not None and present - measured.time <= _LAG_AGE
             state = measured.state if measured is not None and known else None
             watched = self._setpoints.watched(now, state, settings.motion, settings.safety)
             if watched.motion is not self._setpoints.motion:
-                self._begin(watched)
+                self._divert(watched)
             self._setpoints = watched
             setpoint = watched.at(now)
             assert setpoint is not None, "a motion is under way"

@@ -39,9 +39,6 @@ from jepa_planner_ros.ros.poses import delta_message, pose_stamped_message, stat
 from jepa_planner_ros.ros.robot import RosRobot
 from jepa_planner_ros.search.text import search_to_json
 
-_PLANNER_FAILED = "The planner failed"
-"""How the reason begins that a goal ends for when no plan could be made."""
-
 _LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 _PNG_EFFORT = 1
 """Of 9: a goal waits for its photographs to be compressed."""
@@ -186,8 +183,6 @@ class Reporter:
 
     def complain(self, text: str) -> None:
         """Tell something that an operator should look at."""
-        if text.startswith(_PLANNER_FAILED):
-            self.planner_error = text
         self._node.get_logger().warning(text)
         self._publish_status(text)
 
@@ -197,6 +192,8 @@ class Reporter:
 
     def publish_plan(self, report: Report, defaults: EpisodeDefaults, goal_id: GoalId) -> None:
         """Publish the plan of one step."""
+        if self.planner_error is not None:
+            self.say("The planner plans again.")
         self.last_plan, self.planner_error = report.latency.plan, None
         queue = defaults.control.queue
         if report.ratio is not None:
@@ -238,6 +235,10 @@ class GoalFollower:
     def warn(self, text: str) -> None:
         """Something noteworthy happened that does not end the episode."""
         self.reporter.complain(text)
+
+    def planner_failed(self, reason: str) -> None:
+        """A plan could not be made."""
+        self.reporter.planner_error = reason
 
 
 class Diagnostics:

@@ -90,7 +90,7 @@ class RosRobot:
             self.arm.newest(),
             None if frame is None else frame.stamp,
             self.streams(time),
-            self.switch.refusal or self._driver.fault or self._drive.fault(time),
+            self.switch.refusal or self._driver.fault or self._drive.fault(),
         )
 
     def begin(self, settings: ControlSettings) -> None:

@@ -60,13 +60,13 @@ def contestants() -> Mapping[str, SearchSettings]:
         REFERENCE: load_profile(REFERENCE),
         "fast": load_profile("fast"),
         "robust": load_profile("robust"),
-        "fast, plain energy": SurrogateSettings(energy=MEAN_ENERGY, anchored=False),
-        "surrogate, two steps": SurrogateSettings(horizon=2, designs=(24, 16)),
+        "fast plain energy": SurrogateSettings(energy=MEAN_ENERGY, anchored=False),
+        "surrogate two steps": SurrogateSettings(horizon=2, designs=(24, 16)),
         "gauss-newton": GaussNewtonSettings(iterations=3),
         "gradient": GradientSettings(),
         "mppi": MppiSettings(),
         "cross-entropy": _CROSS_ENTROPY,
-        "cross-entropy, tied": replace(_CROSS_ENTROPY, horizon=2, tied=True, samples=32),
+        "cross-entropy tied": replace(_CROSS_ENTROPY, horizon=2, tied=True, samples=32),
     }
 
 

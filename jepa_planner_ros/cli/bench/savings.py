@@ -18,11 +18,11 @@ from torch.nn import functional
 from jepa_planner_ros.cli.bench.rollout import (
     add_trial_arguments,
     device_name,
-    positive,
     seconds,
     trial_of,
 )
 from jepa_planner_ros.cli.bench.trial import FastPath, ReferencePath, Trial, progress
+from jepa_planner_ros.cli.numbers import whole_number
 from jepa_planner_ros.geometry import integrate_state
 from jepa_planner_ros.world_model import (
     PRECISIONS,
@@ -170,7 +170,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--precision", choices=tuple(PRECISIONS), default="fp32", help="default: %(default)s"
     )
     parser.add_argument(
-        "--repeat", type=positive, default=5, help="rounds to time of each (default: %(default)s)"
+        "--repeat",
+        type=whole_number(1),
+        default=5,
+        help="rounds to time of each (default: %(default)s)",
     )
 
 

@@ -80,6 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--plots", type=Path, metavar="DIR", help="write Pareto plots there, as PNG")
 
 
+_TABLE_WIDTH = 120
 _TITLES = (
     "rollouts",
     "ms",
@@ -250,7 +251,10 @@ def _print_table(figures: list[Figures]) -> None:
             f"{entry.fallback_fraction:.0%}",
             *(f"{mean:.2f}" for mean in entry.harder_cm_mean.values()),
         )
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    # A narrower table would lose its figures.
+    console.width = max(console.width, _TABLE_WIDTH)
+    console.print(table)
 
 
 def _bracketed(interval: tuple[float, float]) -> str:

@@ -1,0 +1,63 @@
+"""Every control mode while the planner is away: the arm holds, and the goal is not given up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pytest
+from imagined_robot import ImaginedRobot, ended, goal_at
+
+from jepa_planner_ros.control import CONTROL_MODES, Outcome
+from jepa_planner_ros.control.episode import Episode, Event, Planned, Unplanned
+
+FROM, RETRY_AFTER = 3.0, 0.5
+AWAY = "The planner is away: no route to host."
+
+
+@dataclass
+class RobotWithoutPlanner(ImaginedRobot):
+    """No plan arrives from a certain time on, until the planner is back."""
+
+    back: float = 13.0
+
+    def feed(self, episode: Episode, event: Event) -> Episode:
+        if isinstance(event, Planned) and FROM <= self.time < self.back:
+            event = Unplanned(self.time, AWAY, RETRY_AFTER)
+        return super().feed(episode, event)
+
+
+@pytest.mark.parametrize("mode", CONTROL_MODES)
+def test_the_arm_holds_and_goes_on_when_the_planner_is_back(mode: str) -> None:
+    robot = RobotWithoutPlanner(CONTROL_MODES[mode])
+    result = ended(robot.run(robot.start(goal_at(0.25, 0.2))))
+    assert result.outcome is Outcome.REACHED, result.reason
+    times = [time for time, _ in robot.commands]
+    assert any(time < FROM for time in times)
+    # What was planned before may still be carried out: a queue is a few steps long.
+    assert not any(FROM + 6.0 < time < robot.back for time in times)
+    assert robot.warnings.count("The arm holds") == 1
+    assert AWAY in robot.warnings
+    asked = [time for time, _ in robot.requests if FROM < time < robot.back]
+    pauses = [later - sooner for sooner, later in pairwise(asked)]
+    assert min(pauses) >= RETRY_AFTER
+    assert len(asked) > 3
+
+
+@pytest.mark.parametrize("mode", CONTROL_MODES)
+def test_the_time_limit_ends_the_wait_and_names_its_cause(mode: str) -> None:
+    robot = RobotWithoutPlanner(CONTROL_MODES[mode], back=1e9)
+    result = ended(robot.run(robot.start(goal_at(0.25, 0.2), time_limit=20.0)))
+    assert result.outcome is Outcome.TIMED_OUT
+    assert "The time limit of 20 s passed" in result.reason
+    assert "No plan for the last 1" in result.reason
+    assert result.reason.endswith(AWAY)
+
+
+@pytest.mark.parametrize("mode", CONTROL_MODES)
+def test_a_plan_that_can_never_be_made_ends_the_goal_at_once(mode: str) -> None:
+    robot = ImaginedRobot(CONTROL_MODES[mode])
+    episode = robot.run(robot.start(goal_at(0.25, 0.2)), until=lambda one: one.plans == 1)
+    episode = robot.feed(episode, Unplanned(robot.time, "The planner failed: NaN.", None))
+    assert ended(episode).outcome is Outcome.ABORTED
+    assert ended(episode).reason == "The planner failed: NaN."
