@@ -42,6 +42,8 @@ from jepa_planner_ros.replay.recording import Recording, Topics, read_recording
 from jepa_planner_ros.replay.verdict import judge
 from jepa_planner_ros.ros.recorder import Recorder, Storage
 from jepa_planner_ros.search import FAST_SEARCH
+from jepa_planner_ros.search.profiles import load_profile, profile_names
+from jepa_planner_ros.search.text import search_from_json, search_to_json
 from jepa_planner_ros.serving import LocalRayPlanner
 from jepa_planner_ros.types import Planner
 from jepa_planner_ros.world_model import load_world_model
@@ -185,6 +187,20 @@ def test_another_seed_or_search_is_noticed(recorded: Recorded, override: dict[st
     assert verdict.max_action_diff_m > 1e-3
     assert not verdict.passed
     assert "Plans differ from the recorded ones by up to" in verdict.sentence()
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_every_search_survives_its_recording(name: str) -> None:
+    settings = load_profile(name)
+    assert search_from_json(search_to_json(settings)) == settings
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "{}", '{"method": "luck"}', '{"method": "mppi", "a": 1}']
+)
+def test_search_settings_of_another_version_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="cannot be read"):
+        search_from_json(text)
 
 
 # --- Damage --------------------------------------------------------------------------------------

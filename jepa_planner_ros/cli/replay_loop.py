@@ -57,7 +57,7 @@ class NodeSettings:
             "world_model.checkpoint": self.checkpoint,
             "world_model.device": self.device,
             "image_transport": "compressed" if compressed else "raw",
-            "search": self.search or first.search,
+            "search": self.search or self._recorded_search(first),
             "seed": first.seed if self.seed is None else self.seed,
             # The arm in the bag follows the recorded plans, and nobody else's.
             "commander": "dry_run",
@@ -70,6 +70,13 @@ class NodeSettings:
         for name, value in parameters.items():
             command += ["-p", f"{name}:={value}"]
         return command
+
+    def _recorded_search(self, plan: RecordedPlan) -> Path:
+        """A profile with the recorded settings: its name may mean others by now."""
+        profile = self.logs.absolute() / "recorded_search.yaml"
+        profile.parent.mkdir(parents=True, exist_ok=True)
+        profile.write_text(plan.search_settings + "\n")  # JSON is YAML, too
+        return profile
 
 
 def replay_through_node(

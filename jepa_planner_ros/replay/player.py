@@ -13,6 +13,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from heapq import heappop, heappush, merge
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -50,6 +51,8 @@ _REPEAT_PERIOD = 0.033
 """How often the sensors repeat what they show while the arm waits, s."""
 _PATIENCE = 600.0
 """Longest wait for a plan, s; large models on small machines take minutes."""
+_DISORDER = 500
+"""How many messages may have been recorded before one that was stamped earlier."""
 _FOR_THE_CLOCK = 0.5
 """Until the node has heard the clock, s."""
 _FOR_THE_END = 5.0
@@ -164,7 +167,7 @@ class Player:
         """
         passed = 0
         for message in self._events():
-            self._advance_to(message.time)
+            self._advance_to(raw_stamp(message))
             if message.type == GOAL_TYPE:
                 self._send_goal(self._bag.read(message))
             elif message.type == PLAN_TYPE:
@@ -179,12 +182,15 @@ class Player:
         self._end_goal()
 
     def _events(self) -> Iterator[RawMessage]:
-        told = [
-            topic
-            for topic, kind in self._bag.topics.items()
-            if kind in (GOAL_TYPE, PLAN_TYPE, OUTCOME_TYPE)
-        ]
-        return self._bag.messages([self._image_topic, *self._joint_topics, *told])
+        """What happens, in the order of the stamps; a plan comes right after its frame.
+
+        A busy recorder may have heard of a plan only when the arm had moved already.
+        """
+        kinds = (GOAL_TYPE, PLAN_TYPE, OUTCOME_TYPE)
+        topics = [topic for topic, kind in self._bag.topics.items() if kind in kinds]
+        told = sorted(self._bag.messages(topics), key=raw_stamp)
+        seen = self._bag.messages([self._image_topic, *self._joint_topics])
+        return merge(_in_order(seen), told, key=raw_stamp)
 
     # --- Time ------------------------------------------------------------------------------------
 
@@ -290,6 +296,17 @@ class Player:
 
     def _receive_status(self, message: String) -> None:
         self._status = message.data
+
+
+def _in_order(messages: Iterator[RawMessage]) -> Iterator[RawMessage]:
+    """Messages in the order of their stamps, of which they come nearly in order."""
+    waiting: list[tuple[int, int, RawMessage]] = []
+    for count, message in enumerate(messages):
+        heappush(waiting, (raw_stamp(message), count, message))
+        if len(waiting) > _DISORDER:
+            yield heappop(waiting)[-1]
+    while waiting:
+        yield heappop(waiting)[-1]
 
 
 def _subgoal(recorded: Any) -> SubGoal:

@@ -9,9 +9,9 @@ photograph beside the frame that was planned from, with the planned motion drawn
 
 from __future__ import annotations
 
-import signal
 from array import array
 from collections import deque
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,6 @@ from rcl_interfaces.msg import ParameterDescriptor
 from rclpy.executors import ExternalShutdownException
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, qos_profile_sensor_data
-from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import CameraInfo, Image
 from std_msgs.msg import ColorRGBA
 from visualization_msgs.msg import Marker, MarkerArray
@@ -226,14 +225,10 @@ def _point(position: Float64Array) -> Point:
 
 def main(args: list[str] | None = None) -> None:
     """Run the node until it is interrupted."""
-    rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
+    rclpy.init(args=args)
+    with suppress(KeyboardInterrupt, ExternalShutdownException):
         rclpy.spin(ViewNode())
-    except (KeyboardInterrupt, ExternalShutdownException):
-        pass
-    finally:
-        rclpy.try_shutdown()
+    rclpy.try_shutdown()
 
 
 if __name__ == "__main__":

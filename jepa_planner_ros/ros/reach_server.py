@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures import wait
 from threading import Event, Lock
-from typing import Any
+from typing import Any, TypeAlias
 
 from jepa_planner_msgs.action import ReachGoal
 from rclpy.action.server import (
@@ -42,7 +42,8 @@ _RESULT_KEPT = 900
 _TAKEN_UP_WITHIN = 5.0
 """An accepted goal is executed at once, s; this much later it never will be."""
 
-Handle = ServerGoalHandle[Any, Any, Any]
+# In quotes, since Jazzy's class takes no parameters when it runs.
+Handle: TypeAlias = "ServerGoalHandle[Any, Any, Any]"
 
 
 class _EndedEarlyError(Exception):
