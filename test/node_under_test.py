@@ -127,10 +127,12 @@ class ScriptedRobot(Node):
         self.create_timer(0.02, self._publish_joints)
 
     def place(self, joints: np.ndarray) -> None:
+        """Be there at once, and long enough for every topic to show it."""
         self._from = self._to = end_effector_state(joints)
         self._joints = joints
         self._commanded = time.monotonic() - 1000.0
         self.targets.clear()
+        time.sleep(0.2)
 
     def stop_listening(self) -> None:
         self.destroy_subscription(self.target_subscription)

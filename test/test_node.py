@@ -59,7 +59,6 @@ def node(running: Neighbourhood) -> Neighbourhood:
     robot.spoil_joints = robot.spoil_image = lambda message: None
     robot.duration = 0.1
     robot.place(HOME_JOINTS)
-    time.sleep(0.2)
     return running
 
 
@@ -114,7 +113,6 @@ def test_actions_add_to_the_last_target(node: Neighbourhood) -> None:
 def test_one_seed_gives_one_sequence_of_plans(node: Neighbourhood) -> None:
     def plans() -> list[Plan]:
         node.robot.place(HOME_JOINTS)
-        time.sleep(0.2)
         node.client.send(elsewhere(budget=1)).result()
         wait_until(lambda: len(node.client.plans) == 1, "a plan")
         return [*node.client.plans]
