@@ -55,6 +55,9 @@ _DISORDER = 500
 """How many messages may have been recorded before one that was stamped earlier."""
 _FOR_THE_CLOCK = 0.5
 """Until the node has heard the clock, s."""
+_FOR_AN_ANSWER = 15.0
+"""Until a goal is taken to be lost, s; the node decodes its photographs before it answers."""
+_TRIES = 4
 _FOR_THE_END = 5.0
 """Until the node has judged what the last step led to, s."""
 _UNLIMITED = 86_400.0
@@ -249,15 +252,13 @@ class Player:
 
     def _send_goal(self, goal: Any) -> None:
         self._end_goal()
-        future = self._reach.send_goal_async(
+        handle = self._answer(
             ReachGoal.Goal(
                 subgoals=[_subgoal(one) for one in goal.subgoals],
                 time_limit=duration_message(_UNLIMITED),
                 control_mode=str(goal.control_mode),
             )
         )
-        self._hold_until(future.done, "The planner node did not answer a goal")
-        handle: Any = future.result()
         if not handle.accepted:
             raise PlayerError(f"The planner node did not take the goal. It says: {self._status}")
         played = PlayedGoal(bytes(goal.goal_id))
@@ -268,6 +269,17 @@ class Player:
             played.reason = result.result().result.reason
 
         handle.get_result_async().add_done_callback(end)
+
+    def _answer(self, goal: ReachGoal.Goal) -> Any:
+        """What the node answers a goal, which is sent again where it seems to be lost.
+
+        A node may be found before both ends of its services have found each other.
+        """
+        for _ in range(_TRIES):
+            future = self._reach.send_goal_async(goal)
+            if self._hold(_FOR_AN_ANSWER, future.done):
+                return future.result()
+        raise PlayerError(f"The planner node did not answer a goal. It says: {self._status}")
 
     def _await_plan(self, goal_id: bytes) -> None:
         goal = next((one for one in reversed(self.goals) if one.goal_id == goal_id), None)
