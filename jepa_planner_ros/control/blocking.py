@@ -24,16 +24,10 @@ from dataclasses import replace
 from jepa_planner_ros.control import stages
 from jepa_planner_ros.control.episode import (
     Deciding,
-    Encoding,
     Episode,
     Event,
-    Looking,
     Measurement,
-    Observed,
     Outcome,
-    Planned,
-    Planning,
-    Settling,
     Tick,
 )
 from jepa_planner_ros.control.safety import UnsafeCommandError
@@ -46,21 +40,7 @@ def transition(episode: Episode, event: Event) -> Next:
         episode = replace(episode, arm=event.arm)
     if (ending := stages.interrupted(episode, event)) is not None:
         return ending
-    match episode.phase, event:
-        case Settling() as settling, Tick():
-            return stages.settle(episode, settling, event)
-        case Looking() as looking, Tick():
-            return stages.look(episode, looking, event)
-        case Encoding(), Observed():
-            return stages.observed_at_rest(episode, event, search=None)
-        case Planning() as planning, Planned():
-            return replace(episode, phase=Deciding(planning, event)), ()
-        case Deciding() as deciding, Tick(arm=Measurement() as arm):
-            return stages.decide(episode, deciding, event) or _act(
-                episode, deciding, arm, event.time
-            )
-        case _:
-            return episode, ()
+    return stages.from_rest(episode, event, _act)
 
 
 def _act(episode: Episode, deciding: Deciding, arm: Measurement, time: float) -> Next:

@@ -42,20 +42,16 @@ from jepa_planner_ros.control import stages
 from jepa_planner_ros.control.episode import (
     Deciding,
     Effect,
-    Encoding,
     Ended,
     Episode,
     Event,
-    Looking,
     Measurement,
     Observation,
     Observed,
     Outcome,
     Overlapping,
     Planned,
-    Planning,
     Search,
-    Settling,
     Tick,
     Warn,
 )
@@ -73,18 +69,6 @@ def transition(episode: Episode, event: Event) -> Next:
     if (ending := stages.interrupted(episode, event)) is not None:
         return ending
     match episode.phase, event:
-        case Settling() as settling, Tick():
-            return stages.settle(episode, settling, event)
-        case Looking() as looking, Tick():
-            return stages.look(episode, looking, event)
-        case Encoding(), Observed():
-            return stages.observed_at_rest(episode, event, search=None)
-        case Planning() as planning, Planned():
-            return replace(episode, phase=Deciding(planning, event)), ()
-        case Deciding() as deciding, Tick(arm=Measurement() as arm):
-            return stages.decide(episode, deciding, event) or _first_step(
-                episode, deciding, arm, event.time
-            )
         case Overlapping() as overlapping, Planned():
             return replace(episode, phase=replace(overlapping, planned=event)), ()
         case Overlapping() as overlapping, Observed():
@@ -92,7 +76,7 @@ def transition(episode: Episode, event: Event) -> Next:
         case Overlapping() as overlapping, Tick(arm=Measurement() as arm):
             return _overlap(episode, overlapping, event, arm)
         case _:
-            return episode, ()
+            return stages.from_rest(episode, event, _first_step)
 
 
 def _see(episode: Episode, overlapping: Overlapping, event: Observed) -> Next:

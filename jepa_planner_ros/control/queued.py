@@ -38,20 +38,16 @@ from jepa_planner_ros.control.episode import (
     ChunkSource,
     Deciding,
     Effect,
-    Encoding,
     Ended,
     Episode,
     Event,
     Flowing,
-    Looking,
     Measurement,
     Observation,
     Observed,
     Outcome,
     Planned,
-    Planning,
     Search,
-    Settling,
     Tick,
     Warn,
 )
@@ -69,18 +65,6 @@ def transition(episode: Episode, event: Event) -> Next:
     if (ending := stages.interrupted(episode, event)) is not None:
         return ending
     match episode.phase, event:
-        case Settling() as settling, Tick():
-            return stages.settle(episode, settling, event)
-        case Looking() as looking, Tick():
-            return stages.look(episode, looking, event)
-        case Encoding(), Observed():
-            return stages.observed_at_rest(episode, event, chunk_search(episode))
-        case Planning() as planning, Planned():
-            return replace(episode, phase=Deciding(planning, event)), ()
-        case Deciding() as deciding, Tick(arm=Measurement() as arm):
-            return stages.decide(episode, deciding, event) or _first_chunk(
-                episode, deciding, arm, event.time
-            )
         case Flowing() as flowing, Planned():
             return _merge(episode, flowing, event)
         case Flowing() as flowing, Observed():
@@ -88,7 +72,7 @@ def transition(episode: Episode, event: Event) -> Next:
         case Flowing() as flowing, Tick(arm=Measurement() as arm):
             return _flow(episode, flowing, event, arm)
         case _:
-            return episode, ()
+            return stages.from_rest(episode, event, _first_chunk, chunk_search)
 
 
 def chunk_search(episode: Episode) -> SearchSettings:

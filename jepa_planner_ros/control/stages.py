@@ -6,6 +6,7 @@ the effects to carry out. The modes decide which stage follows which.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -251,9 +252,7 @@ def _energy(seen: Observation, subgoal: SubGoal) -> float:
     return float(np.abs(seen.latent - subgoal.latent).mean())
 
 
-def plan(
-    episode: Episode, time: float, seen: Observation, search: SearchSettings | None = None
-) -> Next:
+def plan(episode: Episode, time: float, seen: Observation, search: SearchSettings) -> Next:
     """Ask for a plan from where the arm rests; its action is added to the last target.
 
     To the measured pose instead where the arm has drifted from its last target.
@@ -277,6 +276,11 @@ def plan(
     scene = Scene(seen.latent, seen.state, episode.present.latent)
     asking = Search(request(episode, scene, search))
     return replace(episode, phase=Planning(seen, base)), (*effects, asking)
+
+
+def goal_search(episode: Episode) -> SearchSettings:
+    """The search that the goal asks for."""
+    return episode.goal.search
 
 
 def request(episode: Episode, scene: Scene, search: SearchSettings | None = None) -> PlanRequest:
@@ -441,7 +445,39 @@ def _in_motion(episode: Episode, time: float) -> bool:
             return False
 
 
-def observed_at_rest(episode: Episode, event: Observed, search: SearchSettings | None) -> Next:
+# --- From rest to the first action ---------------------------------------------------------------
+
+
+def from_rest(
+    episode: Episode,
+    event: Event,
+    act: Callable[[Episode, Deciding, Measurement, float], Next],
+    search: Callable[[Episode], SearchSettings] = goal_search,
+) -> Next:
+    """The stages that every mode begins with: rest, look, judge, plan, and decide.
+
+    Args:
+        episode: in one of these stages; in another nothing happens.
+        event: what has happened.
+        act: what the mode does with a plan, where the arm still is at a time, s.
+        search: how the plan is to be searched for.
+    """
+    match episode.phase, event:
+        case Settling() as settling, Tick():
+            return settle(episode, settling, event)
+        case Looking() as looking, Tick():
+            return look(episode, looking, event)
+        case Encoding(), Observed():
+            return _observed_at_rest(episode, event, search(episode))
+        case Planning() as planning, Planned():
+            return replace(episode, phase=Deciding(planning, event)), ()
+        case Deciding() as deciding, Tick(arm=Measurement() as arm):
+            return decide(episode, deciding, event) or act(episode, deciding, arm, event.time)
+        case _:
+            return episode, ()
+
+
+def _observed_at_rest(episode: Episode, event: Observed, search: SearchSettings) -> Next:
     """Judge what was seen at rest and, unless that is the end, plan from it."""
     episode, effects = judge(episode, event.time, event.observation)
     if isinstance(episode.phase, Ended):
