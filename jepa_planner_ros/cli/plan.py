@@ -113,12 +113,11 @@ def read_picture(path: Path) -> NDArray[np.uint8]:
     Raises:
         CommandError: there is no such picture.
     """
-    from PIL import Image
+    from jepa_planner_ros.photograph import read_photograph
 
     try:
-        with Image.open(path) as picture:
-            return np.array(picture.convert("RGB"))
-    except OSError as error:
+        return read_photograph(path)[0]
+    except (OSError, ValueError) as error:
         raise CommandError(f"the picture {path} cannot be read: {error}") from error
 
 

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import traceback
 from datetime import datetime
 from pathlib import Path
 
 from jepa_planner_msgs.srv import CaptureGoal
-from PIL import Image as PillowImage
-from PIL.PngImagePlugin import PngInfo
 from rclpy.callback_groups import CallbackGroup
 from rclpy.node import Node
 
-from jepa_planner_ros.control import Frame, RobotError
+from jepa_planner_ros.control import RobotError
+from jepa_planner_ros.photograph import save_photograph
 from jepa_planner_ros.ros.poses import state_message
 from jepa_planner_ros.ros.robot import RosRobot
-
-STATE_KEY = "end_effector_state"
-"""Name of the text in a saved PNG that holds the state, a JSON list of seven numbers."""
 
 
 class CaptureService:
@@ -37,7 +32,8 @@ class CaptureService:
     ) -> CaptureGoal.Response:
         try:
             frame = self._robot.frame()
-            path = save_goal(frame, self._path(request.path))
+            path = self._path(request.path)
+            save_photograph(frame.image, frame.state, path)
         except (RobotError, OSError, ValueError) as error:
             response.success, response.message = False, f"No goal was saved. {error}"
             return response
@@ -69,15 +65,3 @@ class CaptureService:
         if not path.parent.is_dir():
             raise ValueError(f"path = '{asked}' cannot be used: there is no folder {path.parent}.")
         return path
-
-
-def save_goal(frame: Frame, path: Path) -> Path:
-    """Write a frame as PNG, with its state in the text `STATE_KEY`.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    texts = PngInfo()
-    texts.add_text(STATE_KEY, json.dumps(frame.state.tolist()))
-    PillowImage.fromarray(frame.image).save(path, "PNG", pnginfo=texts)
-    return path

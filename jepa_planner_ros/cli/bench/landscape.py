@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,19 +10,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from PIL import Image
 from scipy.stats import spearmanr
 from tqdm import tqdm
 
 from jepa_planner_ros.cli import CommandError
 from jepa_planner_ros.geometry import ACTION_DIM, POSITION, STATE_DIM, action_between
+from jepa_planner_ros.photograph import read_photograph
 from jepa_planner_ros.search.actions import latin_hypercube
 from jepa_planner_ros.search.latent_model import LatentModel, random_components
 from jepa_planner_ros.types import MEAN_ENERGY, Float64Array, RolloutRequest, Scene
 from jepa_planner_ros.world_model import CheckpointError, WorldModel, load_world_model
 
-# What ~/capture_goal calls the state that it writes into its pictures.
-_STATE_KEY = "end_effector_state"
 _AXES = "xyz"
 _PLANES = ((0, 1), (0, 2), (1, 2))
 _COMPONENTS = 2048
@@ -190,10 +187,6 @@ def _draw(planes: list[_Plane], done: Float64Array | None, path: Path) -> None:
 def _photograph(path: Path) -> tuple[NDArray[np.uint8], Float64Array | None]:
     """RGB pixels (height, width, 3), and the arm's state (7,) if the picture holds it."""
     try:
-        with Image.open(path) as picture:
-            text = picture.info.get(_STATE_KEY)
-            pixels = np.array(picture.convert("RGB"))
-        state = None if text is None else np.array(json.loads(text), dtype=np.float64)
+        return read_photograph(path)
     except (OSError, ValueError) as error:
         raise CommandError(f"{path} cannot be read as a photograph: {error}") from error
-    return pixels, state

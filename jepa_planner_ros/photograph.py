@@ -1,0 +1,40 @@
+"""Photographs of goals as files: PNG, with the arm's state inside."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
+from jepa_planner_ros.types import Float64Array
+
+STATE_KEY = "end_effector_state"
+"""Name of the text in a PNG that holds the state, a JSON list of seven numbers."""
+
+
+def save_photograph(image: NDArray[np.uint8], state: Float64Array, path: Path) -> None:
+    """Write an RGB image (height, width, 3) as PNG, with the state (7,) that it was taken at.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    texts = PngInfo()
+    texts.add_text(STATE_KEY, json.dumps(state.tolist()))
+    Image.fromarray(image).save(path, "PNG", pnginfo=texts)
+
+
+def read_photograph(path: Path) -> tuple[NDArray[np.uint8], Float64Array | None]:
+    """RGB pixels (height, width, 3) of any picture, and the arm's state (7,) if it holds one.
+
+    Raises:
+        OSError: there is no such picture.
+        ValueError: what it holds as the state is none.
+    """
+    with Image.open(path) as picture:
+        text = picture.info.get(STATE_KEY)
+        pixels = np.array(picture.convert("RGB"))
+    return pixels, None if text is None else np.array(json.loads(text), dtype=np.float64)
