@@ -98,6 +98,7 @@ class ScriptedRobot(Node):
     def __init__(self) -> None:
         super().__init__("scripted_robot")
         self._inverse_kinematics = InverseKinematics()
+        self._joints_lock = threading.Lock()
         self.duration = 0.1
         self.publish_images = True
         self.publish_joints = True
@@ -128,9 +129,10 @@ class ScriptedRobot(Node):
 
     def place(self, joints: np.ndarray) -> None:
         """Be there at once, and long enough for every topic to show it."""
-        self._from = self._to = end_effector_state(joints)
-        self._joints = joints
-        self._commanded = time.monotonic() - 1000.0
+        with self._joints_lock:
+            self._from = self._to = self._solved = end_effector_state(joints)
+            self._joints = joints
+            self._commanded = time.monotonic() - 1000.0
         self.targets.clear()
         time.sleep(0.2)
 
@@ -178,9 +180,13 @@ class ScriptedRobot(Node):
         self._poses.publish(pose)
         if not self.publish_joints:
             return
-        self._joints = self._inverse_kinematics.solve(state, self._joints, 20)
+        with self._joints_lock:
+            # The joints of a robot at rest do not depend on how often it has told them.
+            if not np.array_equal(state := self.state, self._solved):
+                self._joints = self._inverse_kinematics.solve(state, self._joints, 20)
+                self._solved = state
+            positions = self._joints.tolist()
         names = [f"panda_joint{index}" for index in range(1, 8)]
-        positions = self._joints.tolist()
         message = JointState(
             name=["panda_finger_joint1", *reversed(names), "a_turntable"],
             position=[0.04, *reversed(positions), 1.5],
