@@ -10,7 +10,7 @@ import torch
 
 from jepa_planner_ros.planning import InProcessPlanner
 from jepa_planner_ros.search import FAST_SEARCH, CrossEntropySettings, search_for
-from jepa_planner_ros.serving.shards import shards
+from jepa_planner_ros.serving.shards import parcels
 from jepa_planner_ros.sim.episodes import sample_reach_task
 from jepa_planner_ros.sim.franka import FrankaSim
 from jepa_planner_ros.types import (
@@ -119,8 +119,8 @@ def test_a_search_over_shards_makes_the_same_plan(replicas, photographs):
         question = whole.propose()
         whole.tell(model.evaluate(scene, question))
         parts = [
-            model.evaluate(scene, shared.propose().part(share))
-            for share in shards(len(question.candidates), model.micro_batch, replicas)
+            model.evaluate(scene, shared.propose().part(shard.candidates))
+            for (shard,) in parcels([len(question.candidates)], model.micro_batch, replicas)
         ]
         shared.tell(RolloutReply.joined(parts))
     np.testing.assert_array_equal(whole.finalists, shared.finalists)

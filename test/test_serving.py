@@ -31,7 +31,7 @@ from jepa_planner_ros.search import (
     SurrogateSettings,
 )
 from jepa_planner_ros.serving import LocalRayPlanner
-from jepa_planner_ros.serving.shards import shards
+from jepa_planner_ros.serving.shards import parcels
 from jepa_planner_ros.types import (
     Plan,
     Planner,
@@ -169,17 +169,23 @@ def _lives(process: psutil.Process) -> bool:
         return False
 
 
-@pytest.mark.parametrize("candidates", [1, 31, 32, 33, 64, 100, 800])
+@pytest.mark.parametrize("candidates", [[1], [33], [800], [5, 31, 33], [100, 1, 64, 32]])
 @pytest.mark.parametrize("replicas", [1, 2, 3, 8])
-def test_shards_are_whole_micro_batches_shared_evenly(candidates: int, replicas: int) -> None:
-    shares = shards(candidates, micro_batch=32, replicas=replicas)
+def test_a_round_is_whole_micro_batches_shared_evenly(candidates: list[int], replicas: int) -> None:
+    shares = parcels(candidates, micro_batch=32, replicas=replicas)
 
-    covered = [index for share in shares for index in range(candidates)[share]]
-    assert covered == list(range(candidates))
-    assert all(share.start % 32 == 0 for share in shares)
-    batches = [-(-(share.stop - share.start) // 32) for share in shares]
+    covered: list[list[int]] = [[] for _ in candidates]
+    for shard in (shard for share in shares for shard in share):
+        covered[shard.question] += range(candidates[shard.question])[shard.candidates]
+        assert shard.candidates.start % 32 == 0
+    assert covered == [list(range(number)) for number in candidates]
     assert len(shares) <= replicas
+    batches = [
+        sum(-(-(one.candidates.stop - one.candidates.start) // 32) for one in share)
+        for share in shares
+    ]
     assert max(batches) - min(batches) <= 1
+    assert all(len({shard.question for shard in share}) == len(share) for share in shares)
 
 
 def test_a_missing_checkpoint_is_refused_at_once(tmp_path: Path) -> None:

@@ -31,6 +31,27 @@ def test_a_robot_with_many_requests_keeps_no_other_waiting_for_them() -> None:
     assert "".join(served) == "aabcabaa"
 
 
+def test_no_more_plans_are_under_way_than_may_be() -> None:
+    under_way: set[str] = set()
+    most: list[int] = []
+
+    async def plan(turns: Turns, robot: str) -> None:
+        async with turns.turn(robot):
+            under_way.add(robot)
+            most.append(len(under_way))
+            await moments()
+            under_way.remove(robot)
+
+    async def run() -> None:
+        turns = Turns(at_once=3)
+        for _ in range(2):
+            await asyncio.gather(*(plan(turns, robot) for robot in "abcdefg"))
+
+    asyncio.run(run())
+    assert max(most) == 3
+    assert not under_way
+
+
 def test_a_robot_that_gives_up_costs_nobody_a_turn() -> None:
     async def run() -> list[str]:
         turns, served = Turns(), []

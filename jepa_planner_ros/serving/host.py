@@ -18,7 +18,8 @@ from ray.serve.handle import DeploymentHandle
 from ray.serve.schema import LoggingConfig
 
 from jepa_planner_ros.serving.deploy import deploy
-from jepa_planner_ros.serving.deployments import planner_application, planner_error
+from jepa_planner_ros.serving.deployments import planner_application
+from jepa_planner_ros.serving.failures import planner_error
 from jepa_planner_ros.serving.messages import (
     GRACE_S,
     HostReply,

@@ -56,6 +56,7 @@ class LocalRayPlanner:
         plan_timeout_s: a plan that takes longer is given up.
         start_timeout_s: time limit of starting Ray and loading the model.
         dashboard: serve Ray's dashboard on http://127.0.0.1:8265.
+        pace_s: see `ServingSettings`.
 
     Raises:
         PlannerError: the cluster could not be started; the message says why.
@@ -73,12 +74,13 @@ class LocalRayPlanner:
         plan_timeout_s: float = 60.0,
         start_timeout_s: float = 120.0,
         dashboard: bool = False,
+        pace_s: float = 0.0,
     ) -> None:
         # A relative path must mean the same to the replicas.
         path = str(checkpoint)
         if path not in PRESETS:
             path = str(Path(checkpoint).absolute())
-        serving = ServingSettings(path, device, replicas, precision, micro_batch)
+        serving = ServingSettings(path, device, replicas, precision, micro_batch, pace_s)
         try:
             # A useless file is better refused now than after half a minute, by a replica.
             read_checkpoint(path)

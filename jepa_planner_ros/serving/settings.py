@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -25,6 +26,8 @@ class ServingSettings:
         precision: number format of encoder and rollouts, or ``auto``.
         micro_batch: candidates rolled out at once; None for as many as suit the device. Results
             depend on it in their last bits.
+        pace_s: a micro-batch takes at least so long, s. For measurements of serving itself: the
+            replica waits as one does for a slower device.
     """
 
     checkpoint: str = "shipped"
@@ -32,6 +35,7 @@ class ServingSettings:
     replicas: int | None = None
     precision: str = AUTO
     micro_batch: int | None = None
+    pace_s: float = 0.0
 
     def __post_init__(self) -> None:
         if self.device not in ("auto", "cpu", "cuda"):
@@ -41,6 +45,8 @@ class ServingSettings:
             raise ValueError(f"serving.replicas must be at least 1, not {self.replicas}.")
         if self.micro_batch is not None and self.micro_batch < 1:
             raise ValueError(f"serving.micro_batch must be at least 1, not {self.micro_batch}.")
+        if not 0.0 <= self.pace_s < math.inf:
+            raise ValueError(f"serving.pace_s must be a number of seconds, not {self.pace_s}.")
 
     def for_this_machine(self) -> ServingSettings:
         """The same with device and number of replicas decided by this machine's GPUs.

@@ -1,4 +1,4 @@
-"""One plan at a time, and robots in turn."""
+"""So many plans at a time, and robots in turn."""
 
 from __future__ import annotations
 
@@ -15,15 +15,20 @@ MOST_WAITING = 64
 
 
 class Turns:
-    """Lets one plan through after the other.
+    """Lets plans through, so many at a time.
 
     Among the robots that wait, the one that was served longest ago is next, so that a robot with
     many requests keeps no other one waiting for more than a plan of each.
+
+    Args:
+        at_once: plans that may be under way.
+        most_waiting: plans that may wait.
     """
 
-    def __init__(self, most_waiting: int = MOST_WAITING) -> None:
+    def __init__(self, at_once: int = 1, most_waiting: int = MOST_WAITING) -> None:
+        self._at_once = at_once
         self._most_waiting = most_waiting
-        self._taken = False
+        self._taken = 0
         self._usual_s = 0.0
         # In the order of their turns; robots with nobody waiting are not in it.
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
@@ -46,12 +51,12 @@ class Turns:
             self._pass_on()
 
     async def _wait(self, robot: str) -> None:
-        if not self._taken:
-            self._taken = True
+        if self._taken < self._at_once:
+            self._taken += 1
             return
         waiting = sum(not one.cancelled() for own in self._waiting.values() for one in own)
         if waiting >= self._most_waiting:
-            pause = waiting * self._usual_s
+            pause = waiting * self._usual_s / self._at_once
             raise PlannerBusyError(
                 f"the planner is busy: {waiting} plans wait already, for about {pause:.1f} s.",
                 retry_after=pause,
@@ -75,4 +80,4 @@ class Turns:
             if not called.cancelled():
                 called.set_result(None)
                 return
-        self._taken = False
+        self._taken -= 1

@@ -27,6 +27,7 @@ from jepa_planner_ros.world_model.memory import parameters
 from jepa_planner_ros.world_model.precision import AUTO, Precision, choose_precision
 from jepa_planner_ros.world_model.predictor import Predictor
 from jepa_planner_ros.world_model.preprocess import preprocess
+from jepa_planner_ros.world_model.residence import ResidentLatents
 from jepa_planner_ros.world_model.rollout import (
     DISTANCES,
     Context,
@@ -104,6 +105,7 @@ class WorldModel:
                 f"world_model.device = '{device}' cannot take the world model: {cause}. Give "
                 "'cpu', or 'cuda' where PyTorch finds a GPU with enough memory."
             ) from error
+        self._latents = ResidentLatents(self.device)
         self._observed: tuple[Scene, int] | None = None
         self._checkpoint = checkpoint
         self._differentiable: Predictor | None = None
@@ -169,9 +171,7 @@ class WorldModel:
     def evaluate(self, scene: Scene, request: RolloutRequest) -> RolloutReply:
         """Roll out the candidates of a request from a scene."""
         self._observe(scene, request.candidates.shape[1])
-        goal = torch.tensor(
-            scene.goal_latent if request.goal is None else request.goal, device=self.device
-        )
+        goal = self._latents.tensor(scene.goal_latent if request.goal is None else request.goal)
         outcomes = self._engine.rollouts(request.candidates)
         reply = RolloutReply.joined(
             [self._answer(outcome.latents, goal, request) for outcome in outcomes]
@@ -220,14 +220,15 @@ class WorldModel:
         """Take in a scene, once for all rounds of a plan."""
         if self._observed is not None:
             observed, reach = self._observed
-            if observed is scene and horizon <= reach:
+            same = observed.latent is scene.latent and np.array_equal(observed.state, scene.state)
+            if same and horizon <= reach:
                 return
         self._engine.observe(self._context(scene, self.precision.residual), horizon)
         self._observed = scene, horizon
 
     def _context(self, scene: Scene, dtype: torch.dtype) -> Context:
         return Context.present(
-            torch.tensor(scene.latent, device=self.device, dtype=dtype),
+            self._latents.tensor(scene.latent).to(dtype),
             torch.tensor(scene.state, device=self.device, dtype=torch.float64),
         )
 

@@ -1,0 +1,139 @@
+"""A replica: one resident copy of the world model, which does nothing but answer questions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from ray import serve
+
+from jepa_planner_ros.search import REFERENCE_SEARCH
+from jepa_planner_ros.serving.settings import ServingSettings
+from jepa_planner_ros.serving.stored import LatentCache, StoredScene
+from jepa_planner_ros.types import (
+    Float32Array,
+    ModelDescription,
+    PlannerError,
+    RolloutReply,
+    RolloutRequest,
+    Scene,
+)
+from jepa_planner_ros.world_model import load_world_model
+
+# Looking after its health may cost a replica so little of its time.
+_SHARE_OF_CHECKS = 0.02
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """Candidates to be rolled out from a scene."""
+
+    scene: StoredScene
+    question: RolloutRequest
+
+
+@dataclass(frozen=True, eq=False)
+class Delivery:
+    """A replica's answer to a parcel of orders.
+
+    Attributes:
+        answers: to each of them, in their order.
+        replica: who answers.
+        fingerprint: the weights it answers with.
+        work: time that the model took, s.
+    """
+
+    answers: tuple[RolloutReply | PlannerError, ...]
+    replica: str
+    fingerprint: str
+    work: float
+
+
+class WorldModelReplica:
+    """One resident copy of the world model.
+
+    Raises:
+        CheckpointError: the checkpoint is missing or holds no world model.
+        PlannerError: the world model predicts values that are not finite.
+    """
+
+    def __init__(self, settings: ServingSettings) -> None:
+        if settings.device == "cpu":
+            # Replicas share the machine's cores among themselves, one each.
+            torch.set_num_threads(1)
+        self._world_model = load_world_model(
+            settings.checkpoint,
+            settings.device,
+            settings.precision,
+            settings.micro_batch,
+        )
+        self._pace_s = settings.pace_s
+        self._name = serve.get_replica_context().replica_id.unique_id
+        self._device_lock = asyncio.Lock()
+        self._latents = LatentCache()
+        # Served plans must not wait for what the first rollout allocates or compiles.
+        self._world_model.rehearse(REFERENCE_SEARCH.horizon)
+        begun = time.monotonic()
+        self._world_model.rehearse(1)
+        self._last_run = time.monotonic()
+        self._pause_between_checks = (self._last_run - begun) / _SHARE_OF_CHECKS
+
+    def describe(self) -> ModelDescription:
+        """The model that this replica holds."""
+        return self._world_model.describe()
+
+    async def encode(self, image: NDArray[np.uint8]) -> Float32Array:
+        """Latents (tokens, dim) of an RGB frame, uint8 (height, width, 3)."""
+        async with self._device_lock:
+            return await asyncio.to_thread(self._world_model.encode, image)
+
+    async def evaluate(self, parcel: Sequence[Order]) -> Delivery:
+        """Roll out a parcel of a round's candidates, which may be several robots'.
+
+        What is wrong with one order is the answer to it, and does not touch the others.
+        """
+        async with self._device_lock:
+            scenes = [await self._latents.scene(order.scene) for order in parcel]
+            begun = time.perf_counter()
+            answers = await asyncio.to_thread(
+                lambda: tuple(
+                    self._answer(scene, order.question)
+                    for scene, order in zip(scenes, parcel, strict=True)
+                )
+            )
+            await self._keep_pace(begun, parcel)
+            work = time.perf_counter() - begun
+            self._last_run = time.monotonic()
+        return Delivery(answers, self._name, self._world_model.fingerprint, work)
+
+    async def check_health(self) -> None:
+        """Called by Serve, which replaces a replica whose model cannot run."""
+        if self._device_lock.locked():
+            return  # It is running, and a check that waits for a long shard would look like death.
+        if time.monotonic() - self._last_run < self._pause_between_checks:
+            return
+        async with self._device_lock:
+            await asyncio.to_thread(self._world_model.rehearse, 1)
+            self._last_run = time.monotonic()
+
+    def _answer(self, scene: Scene, question: RolloutRequest) -> RolloutReply | PlannerError:
+        try:
+            return self._world_model.evaluate(scene, question)
+        except ValueError as error:
+            return PlannerError(str(error))
+        except Exception as error:  # PyTorch's and CUDA's have no common base.
+            _log.exception("A shard was not evaluated")
+            return PlannerError(f"{type(error).__name__} in a replica: {error}")
+
+    async def _keep_pace(self, begun: float, parcel: Sequence[Order]) -> None:
+        size = self._world_model.micro_batch
+        batches = sum(-(-len(order.question.candidates) // size) for order in parcel)
+        await asyncio.sleep(begun + batches * self._pace_s - time.perf_counter())
