@@ -345,6 +345,23 @@ class PlannerUnavailableError(PlannerError):
         self.retry_after = retry_after
 
 
+class Encoder(Protocol):
+    """Anything that turns frames into latents: a world model here, or a planner elsewhere."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the weights that encode."""
+
+    def encode(self, image: NDArray[np.uint8]) -> Float32Array:
+        """Latents (tokens, dim) of an RGB frame, uint8 (height, width, 3).
+
+        Raises:
+            PlannerUnavailableError: it cannot be encoded just now, but perhaps later.
+            PlannerError: it cannot be encoded.
+            ValueError: `image` is not such a frame.
+        """
+
+
 class Planner(Protocol):
     """Anything that plans: in this process, on a Ray cluster, across a network."""
 

@@ -33,6 +33,7 @@ class InProcessService:
         self._planner = InProcessPlanner(world_model)
         self.requests: list[tuple[PlanRequest, str]] = []
         self.trouble: list[Exception] = []
+        self.encoded = 0
 
     async def describe(self) -> ModelDescription:
         return self._planner.describe()
@@ -45,6 +46,7 @@ class InProcessService:
         return ServedPlan(plan, ServingReport({"here": 1}, 0, 0, waited=0.125))
 
     async def encode(self, image: NDArray[np.uint8], timeout_s: float) -> Float32Array:
+        self.encoded += 1
         return self._world_model.encode(image)
 
 

@@ -131,7 +131,13 @@ def test_a_frame_encoded_there_is_the_frame_encoded_here(
     world_model: WorldModel, planner: RemotePlanner
 ) -> None:
     frame = np.random.default_rng(0).integers(0, 256, (48, 64, 3), np.uint8)
-    np.testing.assert_array_equal(world_model.encode(frame), planner.encode(frame))
+    latent = planner.encode(frame)
+    np.testing.assert_array_equal(world_model.encode(frame), latent)
+
+    asked = request()
+    asked = replace(asked, scene=replace(asked.scene, latent=latent))
+    assert to_record(asked, planner._sent.write).ByteSize() < 1.1 * latent.nbytes, "one of two"
+    assert_equal_plans(InProcessPlanner(world_model).plan(asked), planner.plan(asked))
 
 
 def test_latents_of_another_model_are_refused_by_name(planner: RemotePlanner) -> None:

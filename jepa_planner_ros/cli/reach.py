@@ -147,6 +147,9 @@ class Pursuit:
 
     def _show(self, message: Any) -> None:
         told: ReachGoal.Feedback = message.feedback
+        if told.holding:
+            print(f"      {told.holding}", flush=True)
+            return
         print(
             f"{told.step:4d}  {told.energy:6.3f}  {told.predicted_energy:9.3f}  "
             f"{1000.0 * told.latency.plan:7.0f}",

@@ -86,6 +86,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="port of http://127.0.0.1:P/-/healthz, for load balancers (default: 8000)",
     )
     add(
+        "--metrics-port",
+        type=whole_number(1, 65535),
+        default=0,
+        metavar="P",
+        help="port of http://127.0.0.1:P/metrics, for Prometheus (default: any free one)",
+    )
+    add(
         "--token-file",
         type=Path,
         metavar="FILE",
@@ -118,6 +125,7 @@ def run(args: argparse.Namespace) -> int:
         serving,
         port=args.port,
         health_port=args.health_port,
+        metrics_port=args.metrics_port,
         token_file=args.token_file and args.token_file.absolute(),
         address=args.address,
         dashboard=args.dashboard,
@@ -172,7 +180,8 @@ def _tell(running: RunningService) -> None:
     _say(
         f"endpoint: {running.endpoint}\n"
         f"model:    {model.fingerprint}, {model.parameters / 1e6:.1f} M parameters, on "
-        f"{model.replicas} x {model.device}"
+        f"{model.replicas} x {model.device}\n"
+        f"metrics:  {running.metrics}"
     )
 
 

@@ -160,6 +160,8 @@ class Planned:
 class Unplanned:
     """The plan asked for with `Search` could not be made.
 
+    Or the frame asked for with `Observe` was not encoded, since the planner encodes and is away.
+
     Attributes:
         time: now, steady clock.
         reason: a sentence for the operator.

@@ -196,11 +196,13 @@ class EpisodeRunner:
     ) -> None:
         worker.submit(work).add_done_callback(lambda done: events.put(done.result()))
 
-    def _observe(self) -> Observed | Failed:
+    def _observe(self) -> Observed | Unplanned | Failed:
         try:
             frame = self._robot.frame()
             begun = self._clock()
             latent = self._encode(frame.image)
+        except PlannerUnavailableError as away:
+            return self._without_planner(away)
         except Exception as error:
             return Failed(self._clock(), _complaint("The camera frame was not encoded", error))
         now = self._clock()
@@ -211,11 +213,14 @@ class EpisodeRunner:
         try:
             plan = self._planner.plan(request)
         except PlannerUnavailableError as away:
-            return Unplanned(self._clock(), f"The planner is away: {away}", away.retry_after)
+            return self._without_planner(away)
         except Exception as error:
             return Unplanned(self._clock(), _complaint("The planner failed", error), None)
         now = self._clock()
         return Planned(now, plan, now - asked, request)
+
+    def _without_planner(self, away: PlannerUnavailableError) -> Unplanned:
+        return Unplanned(self._clock(), f"The planner is away: {away}", away.retry_after)
 
 
 def _complaint(what: str, error: Exception) -> str:

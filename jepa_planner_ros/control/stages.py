@@ -91,7 +91,10 @@ def interrupted(episode: Episode, event: Event) -> Next | None:
             return end(episode, event.time, Outcome.ABORTED, event.reason)
         case _, Unplanned(retry_after=None):
             return end(episode, event.time, Outcome.ABORTED, event.reason)
-        case Planning() | Overlapping() | Flowing(), Unplanned(retry_after=float() as pause):
+        case (
+            Encoding() | Planning() | Overlapping() | Flowing(),
+            Unplanned(retry_after=float() as pause),
+        ):
             return _without_planner(episode, event, pause)
         case _, Tick(fault=str() as fault):
             return end(episode, event.time, Outcome.ABORTED, fault)

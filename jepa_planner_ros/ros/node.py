@@ -35,7 +35,7 @@ from jepa_planner_ros.ros.reporting import Diagnostics, Reporter
 from jepa_planner_ros.ros.robot import RosRobot
 from jepa_planner_ros.search import REFERENCE_SEARCH
 from jepa_planner_ros.serving import LocalRayPlanner, RemotePlanner
-from jepa_planner_ros.types import Planner, PlannerError
+from jepa_planner_ros.types import Encoder, ModelDescription, Planner, PlannerError
 from jepa_planner_ros.world_model import CheckpointError, WorldModel, load_world_model
 from jepa_planner_ros.world_model.precision import caution
 
@@ -73,18 +73,11 @@ class PlannerNode(Node):
         sensors, motion, services = (MutuallyExclusiveCallbackGroup() for _ in range(3))
         reporter = Reporter(self, wiring)
         robot = RosRobot(self, wiring, sensors, motion)
-        world_model = load_world_model(wiring.checkpoint, wiring.device, wiring.precision)
-        if warning := caution(world_model.precision, world_model.device):
-            self.get_logger().warning(f"world_model.precision: {warning}")
         self._planning, self._seeing = Worker("planning"), Worker("seeing")
-        self._planner = self._start_planner(wiring, world_model)
-        # The first frame takes longer than all others; no goal should wait for it.
-        self._seeing.submit(lambda: world_model.encode(_BLANK_FRAME)).result()
-        runner = EpisodeRunner(
-            robot, world_model.encode, self._planner, self._planning, self._seeing
-        )
+        self._planner, encoder = self._start_planner(wiring)
+        runner = EpisodeRunner(robot, encoder.encode, self._planner, self._planning, self._seeing)
         self._server = ReachServer(
-            self, runner, world_model, self._seeing, reporter, lambda: robot.switch.refusal
+            self, runner, encoder, self._seeing, reporter, lambda: robot.switch.refusal
         )
         self._capture = CaptureService(self, robot, wiring.capture_directory, services)
         self._diagnostics = Diagnostics(self, robot, reporter)
@@ -100,10 +93,18 @@ class PlannerNode(Node):
         self._planner.close()
         return self._seeing.stop(_STOPPING) and self._planning.stop(_STOPPING) and idle
 
-    def _start_planner(self, wiring: Wiring, world_model: WorldModel) -> Planner:
+    def _start_planner(self, wiring: Wiring) -> tuple[Planner, Encoder]:
+        """Whoever plans and whoever encodes, with the same model, and ready."""
         self.get_logger().info(
             f"Starting the planner ({wiring.planner}); with Ray this may take half a minute ..."
         )
+        if wiring.remote is not None and wiring.encode == "remote":
+            both = RemotePlanner(wiring.remote)
+            self._introduce(both.describe())
+            return both, both
+        world_model = load_world_model(wiring.checkpoint, wiring.device, wiring.precision)
+        if warning := caution(world_model.precision, world_model.device):
+            self.get_logger().warning(f"world_model.precision: {warning}")
         planner = _make_planner(wiring, world_model)
         there, here = planner.describe(), world_model.describe()
         if there.fingerprint != here.fingerprint:
@@ -112,12 +113,17 @@ class PlannerNode(Node):
                 f"The planner has model {there.fingerprint} but frames are encoded on board with "
                 f"model {here.fingerprint}: give both the same world_model.checkpoint."
             )
-        how = f"{there.precision}, compiled" if there.compiled else there.precision
+        self._introduce(there)
+        # The first frame takes longer than all others; no goal should wait for it.
+        self._seeing.submit(lambda: world_model.encode(_BLANK_FRAME)).result()
+        return planner, world_model
+
+    def _introduce(self, model: ModelDescription) -> None:
+        how = f"{model.precision}, compiled" if model.compiled else model.precision
         self.get_logger().info(
-            f"Model {there.fingerprint} with {there.parameters / 1e6:.1f} M parameters plans on "
-            f"{there.replicas} x {there.device} in {how}."
+            f"Model {model.fingerprint} with {model.parameters / 1e6:.1f} M parameters plans on "
+            f"{model.replicas} x {model.device} in {how}."
         )
-        return planner
 
     def _consider_parameters(self, changes: Sequence[Parameter]) -> SetParametersResult:
         if self._server.busy:

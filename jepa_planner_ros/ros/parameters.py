@@ -40,6 +40,7 @@ from jepa_planner_ros.world_model import PRECISIONS
 from jepa_planner_ros.world_model.precision import AUTO
 
 PLANNERS = ("local_ray", "in_process", "remote")
+ENCODERS = ("onboard", "remote")
 SERVING_DEVICES = ("auto", "cpu", "cuda")
 POSE_SOURCES = ("joint_states", "current_pose")
 IMAGE_TRANSPORTS = ("raw", "compressed")
@@ -126,6 +127,13 @@ PARAMETERS = (
         "Number format of latents on their way to planner remote: exact, or float16 in half the "
         "bytes.",
         choices=get_args(LatentPrecision),
+    ),
+    _Declared(
+        "encode",
+        "onboard",
+        "Where camera frames are encoded: on board, or by planner remote, which is sent each frame "
+        "then; the node loads no world model.",
+        choices=ENCODERS,
     ),
     _Declared(
         "serving.replicas",
@@ -492,6 +500,7 @@ class Wiring:
     planner: str
     remote: RemoteSettings | None
     """Set for planner remote."""
+    encode: str
     replicas: int
     serving_device: str
     start_timeout: float
@@ -594,9 +603,15 @@ def read_wiring(values: Mapping[str, Any]) -> Wiring:
             "Parameter setpoint_rate = 0 sends single targets, but commander = joint_trajectory "
             "sends whole motions: set it to the rate of their points, for instance 50.0."
         )
+    if values["encode"] == "remote" and values["planner"] != "remote":
+        raise ParameterError(
+            f"Parameter encode = remote has planner remote encode the frames, but planner = "
+            f"{values['planner']}: set one of them to the other's value."
+        )
     return Wiring(
         planner=values["planner"],
         remote=_read_remote(values) if values["planner"] == "remote" else None,
+        encode=values["encode"],
         replicas=values["serving.replicas"],
         serving_device=values["serving.device"],
         start_timeout=values["serving.start_timeout"],

@@ -34,7 +34,7 @@ from jepa_planner_ros.control.runner import TICK_PERIOD
 from jepa_planner_ros.ros.goals import GoalError, ReachRequest, read_goal
 from jepa_planner_ros.ros.parameters import current_values, read_episode_defaults
 from jepa_planner_ros.ros.reporting import GoalFollower, Reporter, result_message
-from jepa_planner_ros.world_model import WorldModel
+from jepa_planner_ros.types import Encoder, PlannerError
 
 _RESULT_KEPT = 900
 """How long a result can be asked for after the end, s."""
@@ -65,7 +65,7 @@ class ReachServer:
     Args:
         node: offers the action.
         runner: runs the episodes.
-        world_model: encodes the photographs, in the worker.
+        encoder: encodes the photographs, in the worker.
         worker: encodes.
         reporter: tells what happens.
         refusal: why the arm must not move, or None.
@@ -75,14 +75,14 @@ class ReachServer:
         self,
         node: Node,
         runner: EpisodeRunner,
-        world_model: WorldModel,
+        encoder: Encoder,
         worker: Worker,
         reporter: Reporter,
         refusal: Callable[[], str | None],
     ) -> None:
         self._node = node
         self._runner = runner
-        self._world_model = world_model
+        self._encoder = encoder
         self._worker = worker
         self._reporter = reporter
         self._refusal = refusal
@@ -178,7 +178,7 @@ class ReachServer:
         goal = Goal(
             subgoals=self._encoded(handle, request, started),
             time_limit=request.time_limit,
-            model_fingerprint=self._world_model.fingerprint,
+            model_fingerprint=self._encoder.fingerprint,
             search=defaults.search,
             plan_deadline=defaults.plan_deadline,
             seed=defaults.seed,
@@ -203,13 +203,17 @@ class ReachServer:
                     f"The time limit of {request.time_limit:g} s passed before the photographs "
                     "were encoded: raise time_limit, or give fewer or smaller photographs.",
                 )
-        return encoding.result()
+        try:
+            return encoding.result()
+        except PlannerError as error:
+            reason = f"The photographs were not encoded: {error}"
+            raise _EndedEarlyError(Outcome.ABORTED, reason) from error
 
     def _encode(self, request: ReachRequest, handle: Handle) -> tuple[SubGoal, ...]:
         self._reporter.publish_goal(request, handle.goal_id.uuid)
         return tuple(
             SubGoal(
-                self._world_model.encode(subgoal.image),
+                self._encoder.encode(subgoal.image),
                 subgoal.energy_threshold,
                 subgoal.step_budget,
                 subgoal.close_gripper_from,

@@ -6,7 +6,6 @@ import io
 import math
 import time
 from array import array
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -218,27 +217,35 @@ class Reporter:
         self._statuses.publish(String(data=text))
 
 
-@dataclass(frozen=True)
 class GoalFollower:
     """The audience of one goal's episode: its client, and whoever listens to the node."""
 
-    handle: ServerGoalHandle[Any, Any, Any]
-    defaults: EpisodeDefaults
-    reporter: Reporter
+    def __init__(
+        self,
+        handle: ServerGoalHandle[Any, Any, Any],
+        defaults: EpisodeDefaults,
+        reporter: Reporter,
+    ) -> None:
+        self._handle = handle
+        self._defaults = defaults
+        self._reporter = reporter
+        self._feedback = ReachGoal.Feedback(energy=math.nan, predicted_energy=math.nan)
 
     def report(self, report: Report) -> None:
         """A step was planned and commanded."""
-        goal_id = self.handle.goal_id.uuid
-        self.reporter.publish_plan(report, self.defaults, goal_id)
-        self.handle.publish_feedback(self.reporter.feedback(report))
+        self._reporter.publish_plan(report, self._defaults, self._handle.goal_id.uuid)
+        self._feedback = self._reporter.feedback(report)
+        self._handle.publish_feedback(self._feedback)
 
     def warn(self, text: str) -> None:
         """Something noteworthy happened that does not end the episode."""
-        self.reporter.complain(text)
+        self._reporter.complain(text)
 
     def planner_failed(self, reason: str) -> None:
-        """A plan could not be made."""
-        self.reporter.planner_error = reason
+        """A plan could not be made, and the arm holds until it can."""
+        self._reporter.planner_error = reason
+        self._feedback.holding = reason
+        self._handle.publish_feedback(self._feedback)
 
 
 class Diagnostics:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Awaitable, Sequence
 from dataclasses import replace
@@ -22,6 +23,7 @@ from ray.serve.handle import DeploymentHandle
 from jepa_planner_ros.planning import planning
 from jepa_planner_ros.serving.failures import all_dead, planner_error
 from jepa_planner_ros.serving.messages import ServedPlan, ServingReport
+from jepa_planner_ros.serving.metrics import PlannerMetrics
 from jepa_planner_ros.serving.replica import Order, WorldModelReplica
 from jepa_planner_ros.serving.settings import ServingSettings
 from jepa_planner_ros.serving.stored import LatentStore
@@ -56,6 +58,8 @@ class ClusterPlanner:
         self._replicas = replicas
         self._turns = Turns(at_once=replicas)
         self._store = LatentStore()
+        self._metrics = PlannerMetrics()
+        self._asking = 0
         self._tier: Tier | None = None
         self._description: ModelDescription | None = None
 
@@ -75,7 +79,19 @@ class ClusterPlanner:
                 they could be replaced.
             PlannerError: the request does not fit the model, or a replica failed.
         """
-        return await _within(timeout_s, self._plan(request, robot))
+        begun = time.perf_counter()
+        self._asking += 1
+        self._metrics.asking(self._asking)
+        try:
+            served = await _within(timeout_s, self._plan(request, robot))
+        except PlannerError as error:
+            self._metrics.refused(robot, error)
+            raise
+        finally:
+            self._asking -= 1
+            self._metrics.asking(self._asking)
+        self._metrics.served(robot, served.report, time.perf_counter() - begun)
+        return served
 
     async def encode(self, image: NDArray[np.uint8], timeout_s: float) -> Float32Array:
         """Latents (tokens, dim) of an RGB frame, uint8 (height, width, 3).

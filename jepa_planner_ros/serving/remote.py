@@ -82,7 +82,7 @@ class RemotePlanner:
     It holds one session. When that breaks, or an answer does not come in time, the next plan
     opens another on a new connection; until the planner answers again, plans fail at once with
     `PlannerUnavailableError` and the time to wait before trying again. Threads may share a planner;
-    their plans are made one after the other.
+    their plans are made one after the other, and frames are encoded meanwhile.
 
     Raises:
         PlannerError: the planner did not answer in time, or refuses us.
@@ -93,7 +93,7 @@ class RemotePlanner:
         self._connection: Connection | None = None
         self._sent = SentLatents(pb.DType.Value(settings.latents.upper()))
         self._numbers = itertools.count()
-        self._one_plan = threading.Lock()
+        self._one_plan, self._connecting = threading.Lock(), threading.Lock()
         self._closed = False
         self._failures = 0
         self.last_report: ServingReport | None = None
@@ -111,6 +111,11 @@ class RemotePlanner:
         if self._closed:
             raise PlannerError("the planner was closed.")
         return self._description
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the weights that encode and plan."""
+        return self._description.fingerprint
 
     def plan(self, request: PlanRequest) -> Plan:
         """Search on the other machine.
@@ -142,12 +147,13 @@ class RemotePlanner:
         """
         limit = self._settings.plan_timeout_s
         message = pb.EncodeRequest(image=pack(image), time_limit_s=limit)
-        with self._one_plan:
-            reply = self._call(lambda connection: connection.encode(message, limit + _GRACE_S))
-            if reply.HasField("refusal"):
-                raise self._refused(reply.refusal)
-            self._failures = 0
-        return self._readable(lambda: ReceivedLatents().read(reply.latent))
+        reply = self._call(lambda connection: connection.encode(message, limit + _GRACE_S))
+        if reply.HasField("refusal"):
+            raise self._refused(reply.refusal)
+        self._failures = 0
+        latent = self._readable(lambda: ReceivedLatents().read(reply.latent))
+        self._sent.know(latent)
+        return latent
 
     def close(self) -> None:
         """End the session. A plan in progress in another thread fails."""
@@ -199,9 +205,11 @@ class RemotePlanner:
         if self._closed:
             raise PlannerError("the planner was closed.")
         try:
-            if self._connection is None:
-                self._connection = Connection(self._settings)
-            return call(self._connection)
+            with self._connecting:
+                if self._connection is None:
+                    self._connection = Connection(self._settings)
+                connection = self._connection
+            return call(connection)
         except TimeoutError:
             reason = f"has not answered within {self._settings.plan_timeout_s:g} s"
         except grpc.RpcError as error:
@@ -219,9 +227,10 @@ class RemotePlanner:
 
     def _drop_connection(self) -> None:
         """Start afresh next time: a connection that was cut seems alive for minutes."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        with self._connecting:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
 
     def _refused(self, refusal: pb.Refusal) -> PlannerError:
         if refusal.code in _TRANSIENT:

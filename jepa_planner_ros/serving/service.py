@@ -30,6 +30,8 @@ class ServiceSettings:
         serving: the world model and its replicas.
         port: of the gRPC service.
         health_port: of Serve's own ``http://127.0.0.1:PORT/-/healthz``.
+        metrics_port: of ``http://127.0.0.1:PORT/metrics`` for Prometheus; 0 takes any that is
+            free. An existing cluster has its own.
         token_file: holds what robots must know; None serves only this computer.
         address: an existing Ray cluster; None starts one that ends with the service.
         dashboard: serve Ray's dashboard on http://127.0.0.1:8265.
@@ -39,6 +41,7 @@ class ServiceSettings:
     serving: ServingSettings
     port: int = 9000
     health_port: int = 8000
+    metrics_port: int = 0
     token_file: Path | None = None
     address: str | None = None
     dashboard: bool = False
@@ -52,10 +55,12 @@ class RunningService:
     Attributes:
         endpoint: the address for `jepa_planner_ros.serving.RemoteSettings`, seen from its host.
         model: what plans.
+        metrics: where Prometheus finds the planner's figures and Ray's own.
     """
 
     endpoint: str
     model: ModelDescription
+    metrics: str
 
 
 class PlannerService:

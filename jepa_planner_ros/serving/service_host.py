@@ -66,7 +66,7 @@ def _start(settings: ServiceSettings, directory: Path) -> RunningService:
     )
     model = robot.describe()
     robot.close()
-    return RunningService(endpoint, model)
+    return RunningService(endpoint, model, f"http://{_metrics()}/metrics")
 
 
 def _connect(settings: ServiceSettings, directory: Path) -> None:
@@ -74,6 +74,7 @@ def _connect(settings: ServiceSettings, directory: Path) -> None:
         ray.init(
             address="local",
             include_dashboard=settings.dashboard,
+            _metrics_export_port=settings.metrics_port or None,
             log_to_driver=False,
             configure_logging=False,
             _temp_dir=str(directory),
@@ -94,6 +95,13 @@ def _require_listener(address: str) -> None:
     host, colon, port = address.rpartition(":")
     if colon and port.isdecimal():
         socket.create_connection((host, int(port)), _LISTENER_S).close()
+
+
+def _metrics() -> str:
+    """Where this node's figures are exported."""
+    here = ray.get_runtime_context().get_node_id()
+    (node,) = (node for node in ray.nodes() if node["NodeID"] == here)
+    return f"{node['NodeManagerAddress']}:{node['MetricsExportPort']}"
 
 
 def _proxy_host() -> str:

@@ -6,6 +6,7 @@ nobody can slip other latents under it.
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Iterable
 
@@ -72,19 +73,30 @@ class ReceivedLatents:
 
 
 class SentLatents:
-    """Writes latents, in full only where the receiver does not know them."""
+    """Writes latents, in full only where the receiver does not know them. Threads may share it."""
 
     def __init__(self, dtype: pb.DType) -> None:
         self._dtype = dtype
+        self._changing = threading.Lock()
         self._known: OrderedDict[bytes, None] = OrderedDict()
         self._pending: list[bytes] = []
 
     def write(self, latent: Float32Array) -> pb.Latent:
-        """Latents, or the digest of those that the receiver has confirmed."""
+        """Latents, or the digest of those that the receiver has confirmed or made itself."""
+        exact = digest(whole_latent(latent, pb.FLOAT32).tensor)
         whole = whole_latent(latent, self._dtype)
         key = digest(whole.tensor)
-        self._pending.append(key)
-        return pb.Latent(digest=key) if key in self._known else whole
+        with self._changing:
+            for known in (exact, key):
+                if known in self._known:
+                    self._known.move_to_end(known)
+                    return pb.Latent(digest=known)
+            self._pending.append(key)
+        return whole
+
+    def know(self, latent: Float32Array) -> None:
+        """The receiver has made these latents itself, and keeps them as they are."""
+        self._note([digest(whole_latent(latent, pb.FLOAT32).tensor)])
 
     def confirm(self) -> None:
         """The receiver has answered what was written since the last time."""
@@ -93,12 +105,14 @@ class SentLatents:
 
     def forget(self) -> None:
         """The receiver may know nothing, for instance because it was started again."""
-        self._known.clear()
+        with self._changing:
+            self._known.clear()
         self._pending = []
 
     def _note(self, keys: Iterable[bytes]) -> None:
-        for key in keys:
-            self._known[key] = None
-            self._known.move_to_end(key)
-        while len(self._known) > _REMEMBERED_BY_SENDER:
-            self._known.popitem(last=False)
+        with self._changing:
+            for key in keys:
+                self._known[key] = None
+                self._known.move_to_end(key)
+            while len(self._known) > _REMEMBERED_BY_SENDER:
+                self._known.popitem(last=False)

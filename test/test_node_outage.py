@@ -1,0 +1,111 @@
+"""The planner node while its planner elsewhere is away: the arm holds, says why, and goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from diagnostic_msgs.msg import DiagnosticStatus
+from jepa_planner_msgs.action import ReachGoal
+from jepa_planner_msgs.msg import SubGoal
+from node_under_test import (
+    HOME,
+    Neighbourhood,
+    image_message,
+    neighbourhood,
+    picture,
+    wait_until,
+    write_tiny_model,
+)
+from planner_service import InProcessService, Relay, serving
+
+from jepa_planner_ros.serving.endpoint import PlannerEndpoint
+from jepa_planner_ros.world_model import load_world_model
+
+FAR = picture(HOME + [0.1, 0.2, -0.1, 0, 0, 0, 0])
+BUDGET = 6
+TIMEOUT = 0.5
+
+
+@dataclass
+class Connected:
+    """The node, and the network between it and its planner."""
+
+    node: Neighbourhood
+    relay: Relay
+    service: InProcessService
+
+
+@pytest.fixture(scope="module", params=["onboard", "remote"])
+def connected(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Connected]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    model = write_tiny_model(tmp_path_factory.mktemp("model") / "tiny.safetensors")
+    service = InProcessService(load_world_model(model))
+    with serving(PlannerEndpoint(service, token=None)) as port:
+        relay = Relay(port)
+        parameters = (
+            "planner:=remote",
+            f"planner_address:=grpc://127.0.0.1:{relay.port}",
+            f"serving.plan_timeout:={TIMEOUT}",
+            f"encode:={request.param}",
+        )
+        with neighbourhood(model, *parameters) as node:
+            yield Connected(node, relay, service)
+    torch.set_num_threads(threads)
+
+
+def far(budget: int = BUDGET) -> SubGoal:
+    return SubGoal(image=image_message(FAR), energy_threshold=1e-6, step_budget=budget)
+
+
+def planner_status(node: Neighbourhood) -> DiagnosticStatus:
+    node.client.diagnostics.clear()
+    wait_until(lambda: bool(node.client.diagnostics), "diagnostics")
+    return node.client.diagnostics[-1].status[-1]
+
+
+def test_a_cut_network_holds_the_arm_until_it_is_mended(connected: Connected) -> None:
+    node, relay = connected.node, connected.relay
+    goal = node.client.send(far())
+    wait_until(lambda: len(node.robot.targets) >= 2, "two steps")
+
+    relay.cut()
+    wait_until(lambda: bool(goal.feedback[-1].holding), "feedback that the arm holds")
+    assert "The planner is away" in goal.feedback[-1].holding
+    assert goal.feedback[-1].step == len(node.robot.targets) - 1
+    status = planner_status(node)
+    assert status.level == DiagnosticStatus.ERROR
+    assert "The planner is away" in status.message
+    held = len(node.robot.targets)
+    time.sleep(2 * TIMEOUT)
+    assert len(node.robot.targets) == held
+
+    relay.mend()
+    _, result = goal.result()
+    assert result.outcome == ReachGoal.Result.BUDGET_SPENT, result.reason
+    assert result.steps == len(node.robot.targets) == BUDGET
+    assert not goal.feedback[-1].holding
+    assert planner_status(node).level == DiagnosticStatus.OK
+
+
+def test_a_goal_given_during_an_outage_ends_with_the_reason(connected: Connected) -> None:
+    node, relay = connected.node, connected.relay
+    node.robot.targets.clear()
+    relay.cut()
+    _, result = node.client.send(far(), time_limit=4.0).result()
+    relay.mend()
+    assert not node.robot.targets
+    assert "he planner at grpc://127.0.0.1" in result.reason
+    if connected.service.encoded:
+        assert result.outcome == ReachGoal.Result.ABORTED
+        assert result.reason.startswith("The photographs were not encoded")
+    else:
+        assert result.outcome == ReachGoal.Result.TIMED_OUT
+        assert "No plan for the last" in result.reason
