@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from diagnostic_msgs.msg import DiagnosticStatus
@@ -26,7 +26,7 @@ from planner_service import InProcessService, Relay, serving
 from jepa_planner_ros.serving.endpoint import PlannerEndpoint
 from jepa_planner_ros.world_model import load_world_model
 
-FAR = picture(HOME + [0.1, 0.2, -0.1, 0, 0, 0, 0])
+FAR = picture(HOME + np.array([0.1, 0.2, -0.1, 0, 0, 0, 0]))
 BUDGET = 6
 TIMEOUT = 0.5
 
