@@ -345,14 +345,13 @@ def message(asked: PlanRequest) -> pb.PlanRequest:
     )
 
 
-def test_two_thousand_malformed_messages_do_not_keep_the_next_good_one_waiting(
-    port: int, planner: RemotePlanner
-) -> None:
+def throw_malformed_messages(port: int, fingerprint: str, number: int) -> set[grpc.StatusCode]:
+    """Send so many to a planner; returns the statuses of those calls that had no reply."""
     # Well-formed, but of a size that is refused: what is still well-formed after damage, by a bit
     # of a latent, must not cost 2,000 plans.
     small = np.zeros((2, 4), np.float32)
     usual = message(replace(request(), scene=Scene(small, np.zeros(7), small)))
-    usual.model_fingerprint = planner.describe().fingerprint
+    usual.model_fingerprint = fingerprint
     good = usual.SerializeToString()
     names = ("Plan", "Encode", "GetModel")
     codes: set[grpc.StatusCode] = set()
@@ -360,7 +359,7 @@ def test_two_thousand_malformed_messages_do_not_keep_the_next_good_one_waiting(
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         calls = [channel.unary_unary(f"/jepa_planner.v1.JepaPlanner/{name}") for name in names]
 
-        @settings(max_examples=2000, deadline=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=number, deadline=None, suppress_health_check=list(HealthCheck))
         @given(
             st.sampled_from(calls),
             st.one_of(
@@ -378,6 +377,13 @@ def test_two_thousand_malformed_messages_do_not_keep_the_next_good_one_waiting(
                 codes.add(error.code())
 
         throw()
+    return codes
+
+
+def test_two_thousand_malformed_messages_do_not_keep_the_next_good_one_waiting(
+    port: int, planner: RemotePlanner
+) -> None:
+    codes = throw_malformed_messages(port, planner.describe().fingerprint, 2000)
     assert grpc.StatusCode.DEADLINE_EXCEEDED not in codes
     assert planner.plan(request()).rollouts == 33
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import threading
+import time
+import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,14 +22,14 @@ import yaml
 from planner_service import free_port
 from ray._common.utils import import_attr
 from ray.serve.schema import ServeDeploySchema
-from test_remote import assert_equal_plans, patiently, request
+from test_remote import assert_equal_plans, patiently, request, throw_malformed_messages
 
 from jepa_planner_ros.planning import InProcessPlanner
 from jepa_planner_ros.search import CrossEntropySettings
 from jepa_planner_ros.serving import RemotePlanner, RemoteSettings, ServingSettings
 from jepa_planner_ros.serving.service import SERVICE_ENVIRONMENT
 from jepa_planner_ros.share import share_directory
-from jepa_planner_ros.types import Plan
+from jepa_planner_ros.types import Plan, PlannerError, PlannerUnavailableError
 from jepa_planner_ros.world_model import load_world_model
 
 # Long enough for a fault in its middle, with two micro-batches a round for each of two replicas.
@@ -46,6 +49,7 @@ class Service:
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            env=os.environ | {"RAY_metrics_report_interval_ms": "500"},
         )
         self.lines: list[str] = []
         self._more = threading.Condition()
@@ -143,6 +147,59 @@ def test_a_message_too_large_is_refused_unread(service: Service, planner: Remote
             call(bytes(40 * 2**20), timeout=20.0)
     assert refusal.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert planner.plan(request()).rollouts == 33
+
+
+def test_malformed_messages_do_not_keep_the_next_good_one_waiting(
+    service: Service, planner: RemotePlanner, here: InProcessPlanner
+) -> None:
+    codes = throw_malformed_messages(service.port, planner.describe().fingerprint, 200)
+    assert not codes & {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE}
+    assert_equal_plans(here.plan(request()), planner.plan(request()))
+
+
+def test_prometheus_finds_what_robots_asked_for(service: Service) -> None:
+    planner = service.connect(robot="counted")
+    for _ in range(3):
+        planner.plan(request())
+    with pytest.raises(PlannerError):
+        planner.plan(request(search=CrossEntropySettings(samples=10**6, rounds=10)))
+    planner.close()
+    (address,) = (line.split()[1] for line in service.lines if line.startswith("metrics:"))
+
+    def counted() -> float:
+        with urllib.request.urlopen(address, timeout=10.0) as page:
+            lines = page.read().decode().splitlines()
+        made = (
+            line
+            for line in lines
+            if line.startswith("ray_jepa_planner_plans_total{")
+            and 'robot="counted"' in line
+            and 'outcome="made"' in line
+        )
+        return sum(float(line.rpartition(" ")[2]) for line in made)
+
+    deadline = time.monotonic() + 60.0
+    while counted() < 3.0:
+        assert time.monotonic() < deadline, "Prometheus never saw three plans"
+        time.sleep(0.2)
+
+
+def test_a_replica_that_stops_costs_plans_their_time_and_no_more(
+    service: Service, here: InProcessPlanner
+) -> None:
+    planner = service.connect(plan_timeout_s=1.5)
+    asked = request(search=LONG_SEARCH)
+    (stopped, *_) = service.descendants("ServeReplica:jepa_planner:WorldModel")
+    stopped.suspend()
+    try:
+        with pytest.raises(PlannerUnavailableError, match="no answer within"):
+            planner.plan(asked)
+    finally:
+        stopped.resume()
+    planner.close()
+    planner = service.connect()
+    assert_equal_plans(here.plan(asked), patiently(planner, asked))
+    planner.close()
 
 
 @pytest.mark.parametrize("name", ["WorldModel", "Planner"])

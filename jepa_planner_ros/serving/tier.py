@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from contextvars import Context
 from dataclasses import dataclass, replace
 
 from ray.exceptions import RayActorError, RayTaskError
@@ -98,7 +99,10 @@ class Tier:
 
     def _begin(self) -> None:
         self._asked, self._waiting = self._waiting, []
-        self._round = asyncio.get_running_loop().create_task(self._play(self._asked))
+        # In a context of its own: Ray takes what is asked in a call's context for the call's own,
+        # and answers nothing that is asked when the call has ended.
+        loop = asyncio.get_running_loop()
+        self._round = Context().run(loop.create_task, self._play(self._asked))
         # By then those who were answered together have asked their next questions.
         self._round.add_done_callback(self._end)
 
