@@ -33,9 +33,18 @@ def delayed(port: int, round_trip: float) -> Iterator[int]:
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
-        loop.call_soon_threadsafe(server.close)
+        asyncio.run_coroutine_threadsafe(_end(server), loop).result()
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(5.0)
+        thread.join()
+        loop.close()
+
+
+async def _end(server: asyncio.Server) -> None:
+    server.close()
+    connections = asyncio.all_tasks() - {asyncio.current_task()}
+    for connection in connections:
+        connection.cancel()
+    await asyncio.gather(*connections, return_exceptions=True)
 
 
 async def _connect(
