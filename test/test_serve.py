@@ -178,6 +178,12 @@ def test_prometheus_finds_what_robots_asked_for(service: Service) -> None:
         )
         return sum(float(line.rpartition(" ")[2]) for line in made)
 
+    # The robot's names for its requests join its log to the planner's.
+    (logs,) = (line.split()[1] for line in service.lines if line.startswith("logs:"))
+    logged = "".join(path.read_text() for path in Path(logs).glob("replica_*Planner*.log"))
+    assert "plan 'counted-2' made in" in logged
+    assert "plan 'counted-3' refused: the search is too large" in logged
+
     deadline = time.monotonic() + 60.0
     while counted() < 3.0:
         assert time.monotonic() < deadline, "Prometheus never saw three plans"

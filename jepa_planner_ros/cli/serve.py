@@ -183,6 +183,8 @@ def _tell(running: RunningService) -> None:
         f"{model.replicas} x {model.device}\n"
         f"metrics:  {running.metrics}"
     )
+    if running.logs is not None:
+        _say(f"logs:     {running.logs}")
 
 
 def _say(text: str) -> None:

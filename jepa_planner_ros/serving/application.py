@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -43,9 +44,17 @@ class ServedPlanner(JepaPlannerMethods):
     def __init__(
         self, world_models: DeploymentHandle, replicas: int, token_file: Path | None
     ) -> None:
+        _log_with_serve()
         planner = ClusterPlanner(world_models, replicas)
         token = None if token_file is None else read_token(token_file)
         self.endpoint = PlannerEndpoint(planner, token)
+
+
+def _log_with_serve() -> None:
+    """Write what this package logs, each plan included, to the log of the Serve replica."""
+    package = logging.getLogger("jepa_planner_ros")
+    package.setLevel(logging.INFO)
+    package.handlers = logging.getLogger("ray.serve").handlers
 
 
 def grpc_options(port: int) -> gRPCOptions:

@@ -151,12 +151,20 @@ class PlannerEndpoint:
             )
             plan = to_record(served, lambda latent: whole_latent(latent, dtype))
         except Exception as error:
-            return pb.PlanReply(request_id=message.request_id, refusal=_refusal(error))
+            refusal = _refusal(error)
+            _log.warning("plan %r refused: %s", message.request_id, refusal.reason)
+            return pb.PlanReply(request_id=message.request_id, refusal=refusal)
         timing = pb.Timing(
             total=time.perf_counter() - arrived,
             decode=decoded - arrived,
             queue=served.report.waited,
             work=served.plan.timing.total,
+        )
+        _log.info(
+            "plan %r made in %.3f s, of which it waited %.3f s",
+            message.request_id,
+            timing.total,
+            timing.queue,
         )
         return pb.PlanReply(request_id=message.request_id, plan=plan, timing=timing)
 

@@ -131,7 +131,7 @@ class RemotePlanner:
                 self._sent.forget()
                 reply = self._answered(request)
             if reply.HasField("refusal"):
-                raise self._refused(reply.refusal)
+                raise _about(reply.request_id, self._refused(reply.refusal))
             served = self._read(ServedPlan, reply.plan)
             self._sent.confirm()
             self._failures = 0
@@ -190,7 +190,10 @@ class RemotePlanner:
             request=to_record(request, self._sent.write),
             latent_dtype=pb.DType.Value(self._settings.latents.upper()),
         )
-        reply = self._call(lambda connection: connection.plan(message, limit + _GRACE_S))
+        try:
+            reply = self._call(lambda connection: connection.plan(message, limit + _GRACE_S))
+        except PlannerUnavailableError as away:
+            raise _about(message.request_id, away) from away
         self.last_timing = RemoteTiming(
             time.perf_counter() - started,
             reply.timing.total,
@@ -254,6 +257,14 @@ class RemotePlanner:
             raise PlannerError(
                 f"the answer of the planner at {self._settings.address} cannot be read: {error}"
             ) from error
+
+
+def _about(request_id: str, error: PlannerError) -> PlannerError:
+    """An error with the name by which the planner's log knows its request."""
+    reason = f"{str(error).rstrip('.')} (request {request_id})."
+    if isinstance(error, PlannerUnavailableError):
+        return PlannerUnavailableError(reason, error.retry_after)
+    return PlannerError(reason)
 
 
 def _details(error: grpc.RpcError) -> str:

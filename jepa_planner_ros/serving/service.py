@@ -56,11 +56,13 @@ class RunningService:
         endpoint: the address for `jepa_planner_ros.serving.RemoteSettings`, seen from its host.
         model: what plans.
         metrics: where Prometheus finds the planner's figures and Ray's own.
+        logs: of Serve; None where the cluster is another's.
     """
 
     endpoint: str
     model: ModelDescription
     metrics: str
+    logs: Path | None
 
 
 class PlannerService:

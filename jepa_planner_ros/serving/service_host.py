@@ -66,7 +66,8 @@ def _start(settings: ServiceSettings, directory: Path) -> RunningService:
     )
     model = robot.describe()
     robot.close()
-    return RunningService(endpoint, model, f"http://{_metrics()}/metrics")
+    logs = directory / "session_latest" / "logs" / "serve" if settings.address is None else None
+    return RunningService(endpoint, model, f"http://{_metrics()}/metrics", logs)
 
 
 def _connect(settings: ServiceSettings, directory: Path) -> None:
