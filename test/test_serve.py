@@ -264,7 +264,7 @@ def test_a_token_file_that_is_missing_is_named(tmp_path: Path) -> None:
         ],
         capture_output=True,
         text=True,
-        timeout=10.0,
+        timeout=60.0,
     )
     assert result.returncode == 1
     assert "the token cannot be read" in result.stderr

@@ -16,6 +16,7 @@ from ray.serve.handle import DeploymentHandle
 
 from jepa_planner_ros.serving.deployments import (
     HEALTH_CHECK_PERIOD_S,
+    PLANNER_OPTIONS,
     ClusterPlanner,
     world_models,
 )
@@ -78,7 +79,7 @@ def served_application(settings: ServingSettings, token_file: Path | None) -> Ap
         name="Planner",
         health_check_period_s=HEALTH_CHECK_PERIOD_S,
         max_ongoing_requests=_MAX_SESSIONS,
-        ray_actor_options={"num_cpus": 0},
+        ray_actor_options=PLANNER_OPTIONS,
     )(ServedPlanner)
     return planner.bind(world_models(settings), settings.replicas, token_file)
 

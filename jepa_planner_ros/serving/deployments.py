@@ -44,6 +44,13 @@ T = TypeVar("T")
 # milliseconds and the next parcel goes to a busy one instead.
 _MAX_ONGOING_PARCELS = 8
 HEALTH_CHECK_PERIOD_S = 2.0
+# With loops of their own for our code and for the router, each call would change threads thrice.
+ONE_LOOP = {
+    "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
+    "RAY_SERVE_RUN_ROUTER_IN_SEPARATE_LOOP": "0",
+}
+PLANNER_OPTIONS = {"num_cpus": 0, "runtime_env": {"env_vars": ONE_LOOP}}
+"""What the process that searches asks of its node."""
 
 
 class ClusterPlanner:
@@ -169,7 +176,7 @@ def world_models(settings: ServingSettings) -> Application:
             "num_cpus": 0,
             "num_gpus": 1 if settings.device == "cuda" else 0,
             # Inherited from a shell, it would turn torch.compile into nothing without a word.
-            "runtime_env": {"env_vars": dict.fromkeys(COMPILE_SWITCHES, "0")},
+            "runtime_env": {"env_vars": dict.fromkeys(COMPILE_SWITCHES, "0") | ONE_LOOP},
         },
     )(WorldModelReplica)
     return deployment.bind(settings)
@@ -180,6 +187,6 @@ def planner_application(settings: ServingSettings) -> Application:
     planner = serve.deployment(
         name="Planner",
         health_check_period_s=HEALTH_CHECK_PERIOD_S,
-        ray_actor_options={"num_cpus": 0},
+        ray_actor_options=PLANNER_OPTIONS,
     )(ClusterPlanner)
     return planner.bind(world_models(settings), settings.replicas)
