@@ -272,6 +272,7 @@ def options(model: Path, *parameters: str) -> list[str]:
         "motion.duration:=0.15",
         # Each target at once, so that a test sees the targets themselves; and no waiting.
         "setpoint_rate:=0.0",
+        "ready_timeout:=1.0",
         *FAST,
     )
     return ["--ros-args", *(part for one in (*given, *parameters) for part in ("-p", one))]

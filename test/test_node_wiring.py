@@ -35,7 +35,9 @@ from node_under_test import (
     write_tiny_model,
 )
 from planner_service import InProcessService, free_port, serving
+from rclpy.qos import qos_profile_sensor_data
 from safetensors.torch import save_file
+from sensor_msgs.msg import Image
 
 from jepa_planner_ros.control import ControlSettings
 from jepa_planner_ros.robot.kinematics import HOME_JOINTS
@@ -230,7 +232,37 @@ def test_a_robot_that_was_never_heard_aborts(model: Path) -> None:
     with neighbourhood(model, remapping=remapped) as neighbours:
         status, result = neighbours.client.send(ELSEWHERE).result()
     assert status == GoalStatus.STATUS_ABORTED
-    assert "Nothing has been received on /another_camera/image in 1.0 s" in result.reason
+    assert "Nothing has been received on /another_camera/image yet" in result.reason
+    assert "Waited for 1." in result.reason
+
+
+def test_a_goal_waits_for_sensors_and_controller_of_a_robot_that_starts_late(model: Path) -> None:
+    remapped = "jepa_planner:image_raw:=late_camera"
+    patient = ("ready_timeout:=60.0", "max_age.camera:=0.5", "motion.time_limit:=1.0")
+    with neighbourhood(model, *patient, remapping=remapped) as neighbours:
+        client, robot = neighbours.client, neighbours.robot
+        robot.stop_listening()
+        goal = client.send(ELSEWHERE)
+        client.wait_for_status("Waiting to begin. Nothing has been received on /late_camera yet")
+        # Longer than anything else may take.
+        time.sleep(1.5)
+        camera = robot.create_publisher(Image, "late_camera", qos_profile_sensor_data)
+        robot.spoil_image = camera.publish
+        client.wait_for_status("Waiting to begin. No controller listens to /target_pose")
+        robot.listen_again()
+        _, result = goal.result()
+    assert result.outcome == ReachGoal.Result.BUDGET_SPENT, result.reason
+    assert len(robot.targets) == 1
+
+
+def test_a_goal_that_waits_for_the_robot_can_be_cancelled(model: Path) -> None:
+    remapped = "jepa_planner:joint_states:=elsewhere"
+    with neighbourhood(model, "ready_timeout:=60.0", remapping=remapped) as neighbours:
+        goal = neighbours.client.send(ELSEWHERE)
+        neighbours.client.wait_for_status("Waiting to begin.")
+        answer(goal.handle.cancel_goal_async())
+        _, result = goal.result()
+    assert result.outcome == ReachGoal.Result.CANCELLED
 
 
 def test_ray_plans_the_same_and_its_death_costs_a_pause(model: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from geometry_msgs.msg import PoseStamped
 from rclpy.node import Node
+from rclpy.publisher import Publisher
 from rclpy.qos import QoSProfile
 from rclpy.qos_overriding_options import QoSOverridingOptions
 from std_msgs.msg import Float64MultiArray
@@ -33,6 +34,9 @@ _GRIPPER_COMMANDS = {GripperMotion.OPEN: 1.0, GripperMotion.CLOSE: 0.0}
 
 class Commander(Protocol):
     """One family of controllers."""
+
+    def missing(self) -> str | None:
+        """That no controller has been found, in a sentence; None when one listens."""
 
     def require_controller(self) -> None:
         """Raise `RobotError` if no controller would act on a command."""
@@ -81,11 +85,15 @@ class PoseCommander(_Gripper):
             qos_overriding_options=QoSOverridingOptions.with_default_policies(),
         )
 
+    def missing(self) -> str | None:
+        """That no controller has been found, in a sentence; None when one listens."""
+        return _missing(self._targets, "Cartesian controller")
+
     def require_controller(self) -> None:
         """Raise `RobotError` if no controller would act on a command."""
+        if missing := self.missing():
+            raise RobotError(missing)
         topic = self._targets.topic_name
-        if self._targets.get_subscription_count() == 0:
-            raise _nobody_listens(topic, "Cartesian controller")
         publishers = self._node.count_publishers(topic)
         if publishers > 1:
             raise RobotError(
@@ -111,6 +119,10 @@ class DryRunCommander:
         self._node = node
         self._wiring = wiring
         self._targets = node.create_publisher(PoseStamped, "~/would_command", _RELIABLE)
+
+    def missing(self) -> str | None:
+        """Nobody needs to listen."""
+        return None
 
     def require_controller(self) -> None:
         """Nobody needs to listen."""
@@ -150,10 +162,14 @@ class TrajectoryCommander(_Gripper):
         )
         self._path: JointPath | None = None
 
+    def missing(self) -> str | None:
+        """That no controller has been found, in a sentence; None when one listens."""
+        return _missing(self._trajectories, "joint_trajectory_controller")
+
     def require_controller(self) -> None:
         """Raise `RobotError` if no controller would act on a command."""
-        if self._trajectories.get_subscription_count() == 0:
-            raise _nobody_listens(self._trajectories.topic_name, "joint_trajectory_controller")
+        if missing := self.missing():
+            raise RobotError(missing)
 
     def begin(self, motion: CartesianMotion) -> None:
         """Publish a motion as a trajectory, from the joints that the arm is measured at."""
@@ -185,10 +201,12 @@ class TrajectoryCommander(_Gripper):
         """The controller finds its way along the trajectory."""
 
 
-def _nobody_listens(topic: str, controller: str) -> RobotError:
-    return RobotError(
-        f"No controller listens to {topic}: start and activate the {controller}, or remap the "
-        "topic to its own."
+def _missing(commands: Publisher, controller: str) -> str | None:
+    if commands.get_subscription_count():
+        return None
+    return (
+        f"No controller listens to {commands.topic_name}: start and activate the {controller}, or "
+        "remap the topic to its own."
     )
 
 

@@ -76,9 +76,7 @@ class PlannerNode(Node):
         self._planning, self._seeing = Worker("planning"), Worker("seeing")
         self._planner, encoder = self._start_planner(wiring)
         runner = EpisodeRunner(robot, encoder.encode, self._planner, self._planning, self._seeing)
-        self._server = ReachServer(
-            self, runner, encoder, self._seeing, reporter, lambda: robot.switch.refusal
-        )
+        self._server = ReachServer(self, robot, runner, encoder, self._seeing, reporter)
         self._capture = CaptureService(self, robot, wiring.capture_directory, services)
         self._diagnostics = Diagnostics(self, robot, reporter)
         self.add_on_set_parameters_callback(self._consider_parameters)

@@ -292,6 +292,13 @@ PARAMETERS = (
         bounds=(0.1, 86_400.0),
     ),
     _tunable(
+        "ready_timeout",
+        10.0,
+        "How long a goal waits for what has not been heard of since the node was started, s: "
+        "camera, joints, and a controller that listens. Networks take seconds to find them.",
+        bounds=(0.0, 600.0),
+    ),
+    _tunable(
         "motion.duration",
         _MOTION.duration,
         "Time that the controller takes for one step, s.",
@@ -533,6 +540,7 @@ class EpisodeDefaults:
     energy_threshold: float
     step_budget: int
     time_limit: float
+    ready_timeout: float
     control: ControlSettings
 
 
@@ -683,6 +691,7 @@ def read_episode_defaults(values: Mapping[str, Any]) -> EpisodeDefaults:
         energy_threshold=values["energy_threshold"],
         step_budget=values["step_budget"],
         time_limit=values["time_limit"],
+        ready_timeout=values["ready_timeout"],
         control=control,
     )
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import time
 import traceback
-from collections.abc import Callable
-from concurrent.futures import wait
+from dataclasses import replace
 from threading import Event, Lock
 from typing import Any, TypeAlias
 
@@ -34,6 +33,7 @@ from jepa_planner_ros.control.runner import TICK_PERIOD
 from jepa_planner_ros.ros.goals import GoalError, ReachRequest, read_goal
 from jepa_planner_ros.ros.parameters import current_values, read_episode_defaults
 from jepa_planner_ros.ros.reporting import GoalFollower, Reporter, result_message
+from jepa_planner_ros.ros.robot import RosRobot
 from jepa_planner_ros.types import Encoder, PlannerError
 
 _RESULT_KEPT = 900
@@ -64,28 +64,28 @@ class ReachServer:
 
     Args:
         node: offers the action.
+        robot: is moved.
         runner: runs the episodes.
         encoder: encodes the photographs, in the worker.
         worker: encodes.
         reporter: tells what happens.
-        refusal: why the arm must not move, or None.
     """
 
     def __init__(
         self,
         node: Node,
+        robot: RosRobot,
         runner: EpisodeRunner,
         encoder: Encoder,
         worker: Worker,
         reporter: Reporter,
-        refusal: Callable[[], str | None],
     ) -> None:
         self._node = node
+        self._robot = robot
         self._runner = runner
         self._encoder = encoder
         self._worker = worker
         self._reporter = reporter
-        self._refusal = refusal
         self._accepting = Lock()
         self._accepted: ReachRequest | None = None
         self._accepted_at = 0.0
@@ -141,7 +141,7 @@ class ReachServer:
     def _require_free(self) -> None:
         if self._stop_reason is not None:
             raise GoalError(self._stop_reason)
-        if refusal := self._refusal():
+        if refusal := self._robot.switch.refusal:
             raise GoalError(refusal)
         if self.busy and not self._abandoned:
             raise GoalError("Another goal is being pursued: await its result or cancel it first.")
@@ -183,8 +183,11 @@ class ReachServer:
             plan_deadline=defaults.plan_deadline,
             seed=defaults.seed,
         )
+        self._await_robot(handle, request, started)
+        episode = begin(goal, defaults.control, time.monotonic())
         return self._runner.run(
-            begin(goal, defaults.control, started),
+            # The goal's time counts from its acceptance.
+            replace(episode, started=started),
             CONTROL_MODES[request.control_mode],
             GoalFollower(handle, defaults, self._reporter),
             lambda: self._cancel_reason(handle),
@@ -194,15 +197,14 @@ class ReachServer:
         self, handle: Handle, request: ReachRequest, started: float
     ) -> tuple[SubGoal, ...]:
         encoding = self._worker.submit(lambda: self._encode(request, handle))
-        while wait([encoding], TICK_PERIOD).not_done:
-            if reason := self._cancel_reason(handle):
-                raise _EndedEarlyError(Outcome.CANCELLED, reason)
+        while not encoding.done():
             if time.monotonic() - started > request.time_limit:
                 raise _EndedEarlyError(
                     Outcome.TIMED_OUT,
                     f"The time limit of {request.time_limit:g} s passed before the photographs "
                     "were encoded: raise time_limit, or give fewer or smaller photographs.",
                 )
+            self._pause(handle)
         try:
             return encoding.result()
         except PlannerError as error:
@@ -220,6 +222,26 @@ class ReachServer:
             )
             for subgoal in request.subgoals
         )
+
+    def _await_robot(self, handle: Handle, request: ReachRequest, started: float) -> None:
+        """Wait for what has never been heard of: a young node finds topics one by one."""
+        ready_timeout = request.defaults.ready_timeout
+        patience = min(ready_timeout, request.time_limit)
+        outcome = Outcome.ABORTED if patience == ready_timeout else Outcome.TIMED_OUT
+        told = None
+        while missing := self._robot.missing():
+            waited = time.monotonic() - started
+            if waited > patience:
+                raise _EndedEarlyError(outcome, f"{missing} Waited for {waited:.1f} s.")
+            if missing != told:
+                self._reporter.say(f"Waiting to begin. {missing}")
+                told = missing
+            self._pause(handle)
+
+    def _pause(self, handle: Handle) -> None:
+        if reason := self._cancel_reason(handle):
+            raise _EndedEarlyError(Outcome.CANCELLED, reason)
+        time.sleep(TICK_PERIOD)
 
     def _cancel_reason(self, handle: Handle) -> str | None:
         # Asked rather than told by the cancel callback, which rclpy calls before the goal's state

@@ -16,7 +16,7 @@ from jepa_planner_ros.control import ControlSettings, Frame, GripperMotion, Robo
 from jepa_planner_ros.control.episode import Tick
 from jepa_planner_ros.control.safety import Stream, staleness
 from jepa_planner_ros.ros.arm import Arm, CurrentPoseArm, JointStateArm
-from jepa_planner_ros.ros.commander import COMMANDERS
+from jepa_planner_ros.ros.commander import COMMANDERS, Commander
 from jepa_planner_ros.ros.drive import DirectDrive, Drive, EnableSwitch, SmoothDrive
 from jepa_planner_ros.ros.driver import DriverState
 from jepa_planner_ros.ros.images import (
@@ -64,7 +64,8 @@ class RosRobot:
                 _checked(check_compressed_image),
                 group,
             )
-        self._drive = _make_drive(node, wiring, self.arm, motion_group)
+        self._commander = COMMANDERS[wiring.commander](node, wiring, self.arm)
+        self._drive = _make_drive(node, wiring, self._commander, self.arm, motion_group)
         self._driver = DriverState(node, group)
         self.switch = EnableSwitch(node, self._drive, wiring.enabled, motion_group)
         self._begun = time.monotonic()
@@ -81,6 +82,13 @@ class RosRobot:
             for stream in self.streams(now)
             if (reason := staleness(stream, waited))
         }
+
+    def missing(self) -> str | None:
+        """What has not been heard of so far without which no episode can begin, or None."""
+        for stream in self.streams(time.monotonic()):
+            if stream.age is None and stream.fault is None:
+                return str(_nothing_yet(stream.topic))
+        return self._commander.missing()
 
     def sense(self, time: float) -> Tick:
         """What is known now; `time` is now on the steady clock."""
@@ -129,8 +137,9 @@ class RosRobot:
         self._drive.hold(target)
 
 
-def _make_drive(node: Node, wiring: Wiring, arm: Arm, group: CallbackGroup) -> Drive:
-    commander = COMMANDERS[wiring.commander](node, wiring, arm)
+def _make_drive(
+    node: Node, wiring: Wiring, commander: Commander, arm: Arm, group: CallbackGroup
+) -> Drive:
     if wiring.setpoint_rate == 0.0 or wiring.commander == "dry_run":
         return DirectDrive(commander)
     return SmoothDrive(node, commander, arm, wiring.setpoint_rate, group)
