@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Sequence
-from types import FrameType
 
 import numpy as np
 import rclpy
@@ -161,7 +159,6 @@ def run(args: list[str] | None) -> None:
     sys.setswitchinterval(_SWITCH_INTERVAL)
     # rclpy's own handlers would close the context before the arm can be held.
     rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
-    signal.signal(signal.SIGTERM, _interrupt)
     try:
         _spin_until_interrupted(PlannerNode())
     except (ParameterError, CheckpointError, PlannerError) as error:
@@ -178,14 +175,8 @@ def _spin_until_interrupted(node: PlannerNode) -> None:
     try:
         spinning.result()
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if not node.stop():
             # A search in this process cannot be interrupted, and nobody awaits its plan.
             os._exit(0)
         executor.shutdown(_STOPPING)
         node.destroy_node()
-
-
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from jepa_planner_ros.ros.interrupt import heed_first_interrupt
+
 
 def main(args: list[str] | None = None) -> None:
     """Run the node until it is interrupted. Exits with 1 when it cannot start."""
+    heed_first_interrupt()
     with suppress(KeyboardInterrupt):
         # Takes seconds, because of PyTorch, in which an interrupt must be heeded already.
         from jepa_planner_ros.ros.node import run

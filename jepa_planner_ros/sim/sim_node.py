@@ -21,7 +21,6 @@ bit, however busy the computer is. A pose and a gripper command of the same mome
 from __future__ import annotations
 
 import math
-import signal
 import sys
 import time
 
@@ -44,6 +43,7 @@ from std_msgs.msg import Float64MultiArray, Header
 from trajectory_msgs.msg import JointTrajectory
 
 from jepa_planner_ros.geometry import GRIPPER
+from jepa_planner_ros.ros.interrupt import heed_first_interrupt
 from jepa_planner_ros.ros.poses import state_message
 from jepa_planner_ros.sim import messages
 from jepa_planner_ros.sim.episodes import sample_reach_task
@@ -267,12 +267,12 @@ class SimNode(Node):
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the node until it is interrupted. Exits with 1 when it cannot start."""
+    heed_first_interrupt()
     node: SimNode | None = None
     try:
         # rclpy's own handlers would close the context in the middle of a callback that publishes.
         # Python's come between two bytecodes, and timers wake the executor soon enough for them.
         rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
         node = SimNode()
         rclpy.spin(node)
     except (KeyboardInterrupt, ExternalShutdownException):
