@@ -42,6 +42,7 @@ def generate_launch_description() -> LaunchDescription:
         parameters=[LaunchConfiguration("sim_params_file")],
         arguments=["--ros-args", "--log-level", LaunchConfiguration("log_level")],
         output="screen",
+        sigterm_timeout="8",
     )
     planner = IncludeLaunchDescription(
         PythonLaunchDescriptionSource(str(HERE / "planner.launch.py"))

@@ -21,6 +21,7 @@ def rewrite(
     renamed: Mapping[str, str] | None = None,
     backwards: str | None = None,
     without_fields: Sequence[str] = (),
+    changed: Mapping[str, Callable[[bytes], bytes]] | None = None,
     chunk: int = 1000,
 ) -> None:
     """Put a bag's messages into a new mcap bag in its place.
@@ -31,6 +32,7 @@ def rewrite(
         renamed: new names of topics.
         backwards: topic whose messages change places with their neighbours.
         without_fields: fields that plans are to lack.
+        changed: by type, what is done to the serialised messages.
         chunk: messages in each part of the file.
     """
     with Bag(bag) as source:
@@ -56,7 +58,8 @@ def rewrite(
                 connections[topic] = writer.add_connection(
                     topic, one.type, typestore=stores[one.type]
                 )
-            writer.write(connections[topic], one.time, one.data)
+            change = (changed or {}).get(one.type, bytes)
+            writer.write(connections[topic], one.time, change(one.data))
             if count % chunk == chunk - 1:
                 writer.storage.close_chunk()  # type: ignore[union-attr]
 

@@ -40,6 +40,7 @@ from jepa_planner_ros.replay.pipeline import (
 )
 from jepa_planner_ros.replay.recording import Recording, Topics, read_recording
 from jepa_planner_ros.replay.verdict import judge
+from jepa_planner_ros.replay.writing import plans_as_lines
 from jepa_planner_ros.ros.recorder import Recorder, Storage
 from jepa_planner_ros.search import FAST_SEARCH
 from jepa_planner_ros.search.profiles import load_profile, profile_names
@@ -189,6 +190,24 @@ def test_another_seed_or_search_is_noticed(recorded: Recorded, override: dict[st
     assert "Plans differ from the recorded ones by up to" in verdict.sentence()
 
 
+def test_a_plan_that_its_deadline_cut_short_is_told_of_and_not_compared(recorded: Recorded) -> None:
+    recording = read_recording(recorded.mcap)
+    first, *others = recording.plans
+    cut = replace(first, deadline=0.05, rollouts=8, actions=first.actions + 0.01)
+    hurried = [replace(plan, deadline=60.0) for plan in others]
+    results = results_of(replace(recording, plans=(cut, *hurried)), recorded.model)
+    verdict = judge(results)
+    assert (verdict.plans, verdict.cut, verdict.skipped) == (STEPS, 1, 0)
+    assert verdict.identical, "the others, which had time enough, are compared"
+    assert verdict.passed
+    assert "plans of step 0 were recorded" in verdict.reasons[0]
+    assert "1 not compared, cut short by a deadline" in verdict.sentence()
+    assert [json.loads(line)["cut_short"] for line in plans_as_lines(results).splitlines()] == [
+        True,
+        *([False] * (STEPS - 1)),
+    ]
+
+
 @pytest.mark.parametrize("name", profile_names())
 def test_every_search_survives_its_recording(name: str) -> None:
     settings = load_profile(name)
@@ -274,7 +293,7 @@ def test_a_damaged_chunk_ends_the_bag_there(bag: Path, recorded: Recorded) -> No
         (lambda bag: shutil.rmtree(bag), "There is no bag at"),
         (lambda bag: [file.unlink() for file in bag.iterdir()], "holds no .mcap or .db3 file"),
         (lambda bag: (bag / "mcap.mcap").write_text("no bag"), "File magic is invalid"),
-        (lambda bag: (bag / "mcap.mcap").write_bytes(b""), "seems to be empty"),
+        (lambda bag: (bag / "mcap.mcap").write_bytes(b""), "is empty: the recorder"),
         (lambda bag: (bag / "mcap.mcap").unlink(), "holds no .mcap or .db3 file"),
     ],
     ids=["gone", "empty directory", "text", "empty file", "missing file"],
@@ -310,7 +329,7 @@ def test_a_missing_frame_costs_its_plan_only(bag: Path, recorded: Recorded) -> N
     rewrite(bag, keep=lambda topic, stamp: topic != "/image_raw" or stamp != second.stamp)
     verdict = judge(results_of(read_recording(bag), recorded.model))
     assert (verdict.plans, verdict.skipped, verdict.identical) == (STEPS - 1, 1, True)
-    assert "the bag does not hold that frame" in verdict.reasons[0]
+    assert "the bag holds no usable frame of that stamp" in verdict.reasons[0]
 
 
 def test_frames_in_disorder_are_found_and_told_of(bag: Path, recorded: Recorded) -> None:

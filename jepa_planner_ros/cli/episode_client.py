@@ -18,7 +18,6 @@ from jepa_planner_msgs.action import ReachGoal
 from jepa_planner_msgs.msg import Plan as PlanMessage
 from jepa_planner_msgs.msg import SubGoal
 from jepa_planner_msgs.srv import ResetSimulation
-from rclpy.action.client import ActionClient
 from rclpy.client import Client
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.parameter import Parameter
@@ -28,12 +27,12 @@ from rclpy.signals import SignalHandlerOptions
 from rclpy.task import Future
 from sensor_msgs.msg import CameraInfo
 from sensor_msgs.msg import Image as ImageMessage
-from std_msgs.msg import String
 
 from jepa_planner_ros.cli import CommandError
 from jepa_planner_ros.geometry import GRIPPER, POSITION
 from jepa_planner_ros.report import EpisodeRecord, Image, LatencyRecord, StepRecord
 from jepa_planner_ros.ros.clock import duration_message, nanoseconds, ros_now, seconds
+from jepa_planner_ros.ros.goal_client import GoalClient, GoalNotTakenError
 from jepa_planner_ros.ros.images import decode_image
 from jepa_planner_ros.ros.poses import ControllerFrame, read_pose
 from jepa_planner_ros.ros.reading import actions_array, state_array, states_array
@@ -94,7 +93,6 @@ class EpisodeClient:
         self._frames: deque[ImageMessage] = deque(maxlen=_FRAMES_KEPT)
         self._poses: deque[PoseStamped] = deque(maxlen=200)
         self._plans: deque[PlanMessage] = deque()
-        self._status = ""
         self.camera_info: CameraInfo | None = None
         newest, all_of_them = QoSProfile(depth=1), QoSProfile(depth=100)
         for kind, topic, receive, qos in (
@@ -102,15 +100,12 @@ class EpisodeClient:
             (PoseStamped, "current_pose", self._receive_pose, newest),
             (CameraInfo, "camera_info", self._receive_camera_info, newest),
             (PlanMessage, f"{PLANNER}/plan", self._receive_plan, all_of_them),
-            (String, f"{PLANNER}/status", self._receive_status, newest),
         ):
             self._node.create_subscription(kind, topic, receive, qos)
         self._reset: Client[Any, Any] = self._node.create_client(
             ResetSimulation, f"{SIMULATION}/reset"
         )
-        self._reach: ActionClient[Any, Any, Any] = ActionClient(
-            self._node, ReachGoal, f"{PLANNER}/reach_goal"
-        )
+        self._goals = GoalClient(self._node, PLANNER, self._wait_for)
         self._parameters = AsyncParameterClient(self._node, PLANNER)
         self._executor = SingleThreadedExecutor(context=self._context)
         self._executor.add_node(self._node)
@@ -135,7 +130,7 @@ class EpisodeClient:
 
     def planner_ready(self) -> bool:
         """Whether the planner takes goals."""
-        return bool(self._reach.server_is_ready() and self._parameters.services_are_ready())
+        return self._goals.ready and bool(self._parameters.services_are_ready())
 
     def reset(self, seed: int) -> Task:
         """Bring the simulation to the start of an episode and photograph its goal.
@@ -182,13 +177,10 @@ class EpisodeClient:
             subgoals=[SubGoal(image=task.goal_message, step_budget=step_budget)],
             time_limit=duration_message(time_limit_s),
         )
-        handle = self._result_of(
-            self._reach.send_goal_async(goal),
-            _RESET_PATIENCE,
-            "the planner did not answer the goal",
-        )
-        if not handle.accepted:
-            raise CommandError(f"the planner did not take the goal. It says: {self._status}")
+        try:
+            handle = self._goals.send(goal)
+        except GoalNotTakenError as error:
+            raise CommandError(str(error)) from error
         steps: list[StepRecord] = []
 
         def collect() -> None:
@@ -244,9 +236,6 @@ class EpisodeClient:
 
     def _receive_plan(self, message: PlanMessage) -> None:
         self._plans.append(message)
-
-    def _receive_status(self, message: String) -> None:
-        self._status = message.data
 
     def _receive_camera_info(self, message: CameraInfo) -> None:
         self.camera_info = message

@@ -9,24 +9,22 @@ from __future__ import annotations
 import argparse
 import time
 from array import array
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import rclpy
 from jepa_planner_msgs.action import ReachGoal
 from jepa_planner_msgs.msg import SubGoal
-from rclpy.action.client import ActionClient
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
-from rclpy.qos import DurabilityPolicy, QoSProfile
 from rclpy.signals import SignalHandlerOptions
 from rclpy.task import Future
 from sensor_msgs.msg import CompressedImage
-from std_msgs.msg import String
 
 from jepa_planner_ros.cli import CommandError
 from jepa_planner_ros.cli.numbers import real_number, whole_number
 from jepa_planner_ros.ros.clock import duration_message, seconds
+from jepa_planner_ros.ros.goal_client import GoalClient, GoalNotTakenError
 
 _FORMATS = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg"}
 _PATIENCE = 10.0  # s
@@ -109,12 +107,7 @@ class Pursuit:
         self._node = Node("jepa_planner_reach", context=context)
         self._executor = SingleThreadedExecutor(context=context)
         self._executor.add_node(self._node)
-        self._status = ""
-        latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-        self._node.create_subscription(String, f"{planner}/status", self._hear, latched)
-        self._client: ActionClient[Any, Any, Any] = ActionClient(
-            self._node, ReachGoal, f"{planner}/reach_goal"
-        )
+        self._goals = GoalClient(self._node, planner, self._spin_until)
 
     def pursue(self, goal: ReachGoal.Goal) -> ReachGoal.Result:
         """Send a goal, print each step, and return the result. An interrupt cancels the goal.
@@ -122,15 +115,15 @@ class Pursuit:
         Raises:
             CommandError: no planner answers, or it rejects the goal.
         """
-        if not self._client.wait_for_server(_PATIENCE):
+        if not self._spin_until(lambda: self._goals.ready, _PATIENCE):
             raise CommandError(
                 f"no planner node offers {self._planner}/reach_goal. Start one, or name it with "
                 "--node; both must have the same ROS_DOMAIN_ID."
             )
-        handle = self._answer(self._client.send_goal_async(goal, self._show))
-        if not handle.accepted:
-            self._spin_for(1.0)
-            raise CommandError(self._status or "the planner node rejected the goal; see its log.")
+        try:
+            handle = self._goals.send(goal, _show)
+        except GoalNotTakenError as error:
+            raise CommandError(str(error)) from error
         result = handle.get_result_async()
         try:
             print(_COLUMNS)
@@ -138,46 +131,40 @@ class Pursuit:
         except KeyboardInterrupt:
             print("\nCancelling ...")
             handle.cancel_goal_async()
-            self._answer(result)
+            if not self._spin_until(result.done, _PATIENCE):
+                raise CommandError(
+                    f"{self._planner} has not answered for {_PATIENCE:g} s."
+                ) from None
         answer: ReachGoal.Result = result.result().result
         return answer
-
-    def _hear(self, status: String) -> None:
-        self._status = status.data
-
-    def _show(self, message: Any) -> None:
-        told: ReachGoal.Feedback = message.feedback
-        if told.holding:
-            print(f"      {told.holding}", flush=True)
-            return
-        print(
-            f"{told.step:4d}  {told.energy:6.3f}  {told.predicted_energy:9.3f}  "
-            f"{1000.0 * told.latency.plan:7.0f}",
-            flush=True,
-        )
-
-    def _answer(self, future: Future) -> Any:
-        """The future's result; the node may stop at any moment."""
-        deadline = time.monotonic() + _PATIENCE
-        while not future.done():
-            if time.monotonic() > deadline:
-                raise CommandError(f"{self._planner} has not answered for {_PATIENCE:g} s.")
-            self._executor.spin_once(timeout_sec=0.1)
-        return future.result()
 
     def _wait(self, result: Future) -> None:
         lost = 0.0
         while not result.done():
             self._executor.spin_once(timeout_sec=0.1)
             # A result does not come when the node was killed.
-            lost = 0.0 if self._client.server_is_ready() else lost or time.monotonic()
+            lost = 0.0 if self._goals.ready else lost or time.monotonic()
             if lost and time.monotonic() - lost > _PATIENCE:
                 raise CommandError(f"{self._planner} is gone; look at its log.")
 
-    def _spin_for(self, duration: float) -> None:
-        deadline = time.monotonic() + duration
-        while time.monotonic() < deadline:
+    def _spin_until(self, condition: Callable[[], bool], patience: float) -> bool:
+        deadline = time.monotonic() + patience
+        while not condition():
+            if time.monotonic() > deadline:
+                return False
             self._executor.spin_once(timeout_sec=0.1)
+        return True
+
+
+def _show(told: ReachGoal.Feedback) -> None:
+    if told.holding:
+        print(f"      {told.holding}", flush=True)
+        return
+    print(
+        f"{told.step:4d}  {told.energy:6.3f}  {told.predicted_energy:9.3f}  "
+        f"{1000.0 * told.latency.plan:7.0f}",
+        flush=True,
+    )
 
 
 def _read(path: Path) -> CompressedImage:

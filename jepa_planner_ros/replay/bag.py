@@ -142,7 +142,7 @@ class Bag:
         try:
             return [self._enter(Reader(self.path))]
         except Exception as error:
-            complaint = _cause(error)
+            complaint = f"The bag cannot be opened by its metadata.yaml ({_cause(error)})"
         files = sorted([*self.path.glob("*.mcap"), *self.path.glob("*.db3")])
         if not files:
             raise BagError(
@@ -151,7 +151,7 @@ class Bag:
             )
         if not (self.path / "metadata.yaml").exists():
             complaint = "metadata.yaml is missing; 'ros2 bag reindex' writes it"
-        self._complain(f"{complaint}. The bag's files are read without it.")
+        self._complain(f"{complaint}. Its files are read without that.")
         readers = []
         for file in files:
             try:
@@ -163,6 +163,8 @@ class Bag:
         return readers
 
     def _open_file(self, file: Path) -> Reader:
+        if file.stat().st_size == 0:
+            raise BagError(f"{file} is empty: the recorder or a copy broke off at once.")
         try:
             return self._enter(Reader(file))
         except Exception as error:

@@ -195,7 +195,9 @@ def replay(
         for passed in [stamp for stamp in frames if stamp < moment.stamp]:
             del frames[passed]
         if frame is None:
-            yield Skipped(f"{moment.name} cannot be made: the bag does not hold that frame.")
+            yield Skipped(
+                f"{moment.name} cannot be made: the bag holds no usable frame of that stamp."
+            )
             continue
         key = id(moment.photograph)
         if key not in goals:

@@ -23,13 +23,11 @@ from geometry_msgs.msg import PoseStamped
 from jepa_planner_msgs.action import ReachGoal
 from jepa_planner_msgs.msg import Plan as PlanMessage
 from jepa_planner_msgs.msg import SubGoal
-from rclpy.action.client import ActionClient
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.qos import QoSProfile
 from rclpy.signals import SignalHandlerOptions
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CompressedImage, Image, JointState
-from std_msgs.msg import String
 
 from jepa_planner_ros.replay.bag import Bag, RawMessage
 from jepa_planner_ros.replay.recording import (
@@ -42,6 +40,7 @@ from jepa_planner_ros.replay.recording import (
     raw_stamp,
 )
 from jepa_planner_ros.ros.clock import duration_message, stamp_message
+from jepa_planner_ros.ros.goal_client import GoalClient, GoalNotTakenError
 
 PLANNER = "jepa_planner"
 """Name of the node that is played to."""
@@ -55,9 +54,6 @@ _DISORDER = 500
 """How many messages may have been recorded before one that was stamped earlier."""
 _FOR_THE_CLOCK = 0.5
 """Until the node has heard the clock, s."""
-_FOR_AN_ANSWER = 15.0
-"""Until a goal is taken to be lost, s; the node decodes its photographs before it answers."""
-_TRIES = 4
 _FOR_THE_END = 5.0
 """Until the node has judged what the last step led to, s."""
 _UNLIMITED = 86_400.0
@@ -123,17 +119,11 @@ class Player:
         self._node.create_subscription(
             PlanMessage, f"{PLANNER}/plan", self._receive_plan, QoSProfile(depth=100)
         )
-        self._node.create_subscription(
-            String, f"{PLANNER}/status", self._receive_status, QoSProfile(depth=10)
-        )
         # The node wants a controller that listens; what moves is the arm in the bag.
         self._node.create_subscription(PoseStamped, "target_pose", lambda _: None, 10)
-        self._reach: ActionClient[Any, Any, Any] = ActionClient(
-            self._node, ReachGoal, f"{PLANNER}/reach_goal"
-        )
+        self._goals = GoalClient(self._node, PLANNER, self._hold)
         self._executor = SingleThreadedExecutor(context=self._context)
         self._executor.add_node(self._node)
-        self._status = ""
         self._newest: dict[str, RawMessage] = {}
         self._held = 0
         self._position = 0
@@ -160,7 +150,7 @@ class Player:
     def node_ready(self) -> bool:
         """Whether the node takes goals."""
         self._executor.spin_once(timeout_sec=0.0)
-        return bool(self._reach.server_is_ready())
+        return self._goals.ready
 
     def play(self) -> Iterator[int]:
         """Play the bag, yielding how many recorded plans have been passed so far.
@@ -202,7 +192,7 @@ class Player:
         if not self._position:
             self._position = position
             # The node must hear the clock before the first message.
-            self._hold(_FOR_THE_CLOCK)
+            self._hold(lambda: False, _FOR_THE_CLOCK)
         begun, first = time.monotonic(), self._position
         while self._position < position:
             self._spin(_CLOCK_PERIOD / 2)
@@ -212,10 +202,10 @@ class Player:
 
     def _hold_until(self, condition: Callable[[], bool], complaint: str) -> None:
         """Let time pass while the arm stands still, until something has happened."""
-        if not self._hold(_PATIENCE, condition):
-            raise PlayerError(f"{complaint} within {_PATIENCE:g} s. It says: {self._status}")
+        if not self._hold(condition, _PATIENCE):
+            raise PlayerError(f"{complaint} within {_PATIENCE:g} s. It says: {self._goals.status}")
 
-    def _hold(self, patience: float, condition: Callable[[], bool] = lambda: False) -> bool:
+    def _hold(self, condition: Callable[[], bool], patience: float) -> bool:
         """Let time pass while the arm stands still; returns whether the condition came true."""
         begun, first = time.monotonic(), self._held
         repeated = begun
@@ -252,34 +242,22 @@ class Player:
 
     def _send_goal(self, goal: Any) -> None:
         self._end_goal()
-        handle = self._answer(
-            ReachGoal.Goal(
-                subgoals=[_subgoal(one) for one in goal.subgoals],
-                time_limit=duration_message(_UNLIMITED),
-                control_mode=str(goal.control_mode),
-            )
+        wanted = ReachGoal.Goal(
+            subgoals=[_subgoal(one) for one in goal.subgoals],
+            time_limit=duration_message(_UNLIMITED),
+            control_mode=str(goal.control_mode),
         )
-        if not handle.accepted:
-            raise PlayerError(f"The planner node did not take the goal. It says: {self._status}")
+        try:
+            self._handle = self._goals.send(wanted)
+        except GoalNotTakenError as error:
+            raise PlayerError(str(error)) from error
         played = PlayedGoal(bytes(goal.goal_id))
         self.goals.append(played)
-        self._handle = handle
 
         def end(result: Any) -> None:
             played.reason = result.result().result.reason
 
-        handle.get_result_async().add_done_callback(end)
-
-    def _answer(self, goal: ReachGoal.Goal) -> Any:
-        """What the node answers a goal, which is sent again where it seems to be lost.
-
-        A node may be found before both ends of its services have found each other.
-        """
-        for _ in range(_TRIES):
-            future = self._reach.send_goal_async(goal)
-            if self._hold(_FOR_AN_ANSWER, future.done):
-                return future.result()
-        raise PlayerError(f"The planner node did not answer a goal. It says: {self._status}")
+        self._handle.get_result_async().add_done_callback(end)
 
     def _await_plan(self, goal_id: bytes) -> None:
         goal = next((one for one in reversed(self.goals) if one.goal_id == goal_id), None)
@@ -296,7 +274,7 @@ class Player:
         if self._handle is None:
             return
         goal = self.goals[-1]
-        if not self._hold(_FOR_THE_END, lambda: bool(goal.reason)):
+        if not self._hold(lambda: bool(goal.reason), _FOR_THE_END):
             # It wants more steps than were recorded.
             self._handle.cancel_goal_async()
             self._hold_until(lambda: bool(goal.reason), "The planner node did not end a goal")
@@ -305,9 +283,6 @@ class Player:
     def _receive_plan(self, message: PlanMessage) -> None:
         if self.goals:
             self.goals[-1].plans.append(message)
-
-    def _receive_status(self, message: String) -> None:
-        self._status = message.data
 
 
 def _in_order(messages: Iterator[RawMessage]) -> Iterator[RawMessage]:

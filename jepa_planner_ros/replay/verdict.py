@@ -17,6 +17,16 @@ DEFAULT_TOLERANCE = 1e-4
 """m, and rad and closedness: what no arm can follow; a Franka repeats its poses to 0.1 mm."""
 
 
+def cut_short(replayed: Replayed) -> bool:
+    """Whether the recorded plan was cut by its deadline, and so by the speed of its machine."""
+    recorded = replayed.moment.recorded
+    return (
+        recorded is not None
+        and recorded.deadline > 0.0
+        and recorded.rollouts < replayed.plan.rollouts
+    )
+
+
 @dataclass(frozen=True)
 class Difference:
     """How far a plan lies from the recorded one.
@@ -67,6 +77,7 @@ class Verdict:
         max_action_diff_m: largest difference of a translation along an axis, m.
         energy_diff_max: largest difference of an energy.
         skipped: plans that could not be made.
+        cut: recorded plans that their deadline cut short, which are not compared.
         reasons: why plans were skipped, and what is damaged or doubtful in the bag.
         reproduced: whether each plan lies within the tolerance of the recorded one.
     """
@@ -76,13 +87,14 @@ class Verdict:
     max_action_diff_m: float | None
     energy_diff_max: float | None
     skipped: int
+    cut: int = 0
     reasons: list[str] = field(default_factory=list)
     reproduced: bool | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The figures in plain values that JSON can hold."""
         figures = asdict(self)
-        del figures["reproduced"]
+        del figures["reproduced"], figures["cut"]
         return figures
 
     @property
@@ -93,18 +105,31 @@ class Verdict:
     def sentence(self) -> str:
         """The verdict for people."""
         plans = f"{self.plans} plan{'s' if self.plans != 1 else ''}"
-        skipped = f"; {self.skipped} skipped" if self.skipped else ""
+        rest = f"; {self.skipped} skipped" if self.skipped else ""
+        if self.cut:
+            rest += f"; {self.cut} not compared, cut short by a deadline when recorded"
         if not self.plans:
-            return f"No plan could be made{skipped}"
+            return f"No plan could be made{rest}"
         if self.identical is None:
-            return f"{plans} made; the bag holds none to compare with{skipped}"
+            return f"{plans} made; the bag holds none to compare with{rest}"
         if self.identical:
-            return f"{plans} identical to the recorded ones, bit for bit{skipped}"
+            return f"{plans} identical to the recorded ones, bit for bit{rest}"
         assert self.max_action_diff_m is not None
         apart = f"up to {1000.0 * self.max_action_diff_m:.3g} mm"
         if self.reproduced:
-            return f"{plans} as recorded, but for {apart}{skipped}"
-        return f"Plans differ from the recorded ones by {apart}{skipped}"
+            return f"{plans} as recorded, but for {apart}{rest}"
+        return f"Plans differ from the recorded ones by {apart}{rest}"
+
+
+def _told_of_cut(plans: Sequence[Replayed]) -> list[str]:
+    if not plans:
+        return []
+    steps = ", ".join(str(one.moment.step) for one in plans)
+    return [
+        f"The search was cut short by its deadline when the plans of step {steps} were recorded: "
+        "they depend on the speed of that machine, and are not compared. Record with "
+        "plan_deadline = 0 to compare all."
+    ]
 
 
 def judge(
@@ -121,8 +146,11 @@ def judge(
     """
     made = [one for one in results if isinstance(one, Replayed)]
     reasons = [one.reason for one in results if isinstance(one, Skipped)]
+    cut = [one for one in made if cut_short(one)]
     differences = [
-        difference(one, one.moment.recorded) for one in made if one.moment.recorded is not None
+        difference(one, one.moment.recorded)
+        for one in made
+        if one.moment.recorded is not None and one not in cut
     ]
     known = bool(differences)
     return Verdict(
@@ -131,6 +159,7 @@ def judge(
         max_action_diff_m=max((one.translation for one in differences), default=None),
         energy_diff_max=max((one.energy for one in differences), default=None),
         skipped=len(reasons),
-        reasons=[*problems, *reasons],
+        cut=len(cut),
+        reasons=[*problems, *_told_of_cut(cut), *reasons],
         reproduced=all(one.action <= tolerance for one in differences) if known else None,
     )

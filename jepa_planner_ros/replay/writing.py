@@ -12,7 +12,7 @@ from PIL import Image as Picture
 
 from jepa_planner_ros.replay.pipeline import Moment, Replayed, Skipped
 from jepa_planner_ros.replay.recording import RecordedPlan, Recording, RgbImage
-from jepa_planner_ros.replay.verdict import Verdict, difference
+from jepa_planner_ros.replay.verdict import Verdict, cut_short, difference
 from jepa_planner_ros.report import (
     Camera,
     EpisodeRecord,
@@ -57,6 +57,7 @@ def _plan_as_dict(result: Replayed | Skipped) -> dict[str, Any]:
         apart = difference(result, moment.recorded)
         told |= {
             "identical": apart.identical,
+            "cut_short": cut_short(result),
             "action_diff_m": apart.translation,
             "energy_diff": apart.energy,
             "plan_s_diff": plan.timing.total - moment.recorded.latency[2],
