@@ -16,6 +16,7 @@ from rich.table import Table
 
 from jepa_planner_ros.cli import CommandError
 from jepa_planner_ros.cli.bench.gantt import draw_gantt
+from jepa_planner_ros.cli.numbers import real_number, whole_number
 from jepa_planner_ros.control import (
     CONTROL_MODES,
     ControlSettings,
@@ -101,28 +102,52 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
-    add("--episodes", type=int, default=20, metavar="N", help="of each mode (default: 20)")
-    add("--steps", type=int, default=12, metavar="N", help="of each episode (default: 12)")
+    add(
+        "--episodes",
+        type=whole_number(1),
+        default=20,
+        metavar="N",
+        help="of each mode (default: 20)",
+    )
+    add(
+        "--steps",
+        type=whole_number(1),
+        default=12,
+        metavar="N",
+        help="of each episode (default: 12)",
+    )
     add(
         "--planning",
-        type=float,
+        type=real_number(0.0),
         nargs="+",
         default=[0.86, 0.2, 1.5],
         metavar="S",
         help="seconds for a plan; the first is what 'modes' in the JSON is about "
         "(default: 0.86 0.2 1.5)",
     )
-    add("--motion", type=float, default=1.0, metavar="S", help="seconds for a step (default: 1)")
+    add(
+        "--motion",
+        type=real_number(0.05, 10.0),
+        default=1.0,
+        metavar="S",
+        help="seconds for a step (default: 1)",
+    )
     add(
         "--execution-error",
-        type=float,
+        type=real_number(0.0, 0.05),
         default=0.004,
         metavar="M",
         help="standard deviation along each axis of how targets are missed, m (default: 0.004)",
     )
     add("--search", default=DEFAULT_PROFILE, metavar="PROFILE", help="default: %(default)s")
     add("--checkpoint", default="shipped", metavar="FILE", help="default: %(default)s")
-    add("--seed", type=int, default=0, metavar="S", help="of the first episode (default: 0)")
+    add(
+        "--seed",
+        type=whole_number(0),
+        default=0,
+        metavar="S",
+        help="of the first episode (default: 0)",
+    )
     add("--json", type=Path, metavar="FILE", help="write the figures there")
     add("--plot", type=Path, metavar="FILE", help="draw an episode of each mode over time there")
 

@@ -14,6 +14,7 @@ from scipy.stats import spearmanr
 from tqdm import tqdm
 
 from jepa_planner_ros.cli import CommandError
+from jepa_planner_ros.cli.numbers import real_number, whole_number
 from jepa_planner_ros.geometry import ACTION_DIM, POSITION, STATE_DIM, action_between
 from jepa_planner_ros.photograph import read_photograph
 from jepa_planner_ros.search.actions import latin_hypercube
@@ -56,15 +57,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--limit",
-        type=float,
+        type=real_number(0.001, 1.0),
         default=0.075,
         metavar="M",
         help="largest translation, m (default: 0.075)",
     )
-    add("--points", type=int, default=15, metavar="N", help="along each axis (default: 15)")
+    add(
+        "--points",
+        type=whole_number(3),
+        default=15,
+        metavar="N",
+        help="along each axis (default: 15)",
+    )
     add(
         "--rollouts",
-        type=int,
+        type=whole_number(8),
         default=16,
         metavar="N",
         help="to fit the surrogate to (default: 16)",
@@ -82,8 +89,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Draw the picture and print how well the surrogate fits."""
-    if args.points < 3 or args.rollouts < 8 or not 0.0 < args.limit < 1.0:
-        raise CommandError("--points must be at least 3, --rollouts 8, and --limit in (0, 1) m.")
     goal, goal_state = _photograph(args.goal)
     frame, state = _photograph(args.frame)
     state = state if args.state is None else np.array(args.state)

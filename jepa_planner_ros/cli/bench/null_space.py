@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from jepa_planner_ros.cli import CommandError
+from jepa_planner_ros.cli.numbers import whole_number
 from jepa_planner_ros.geometry import ACTION_DIM, POSITION
 from jepa_planner_ros.planning import InProcessPlanner
 from jepa_planner_ros.search import SurrogateSettings, sequence_energy
@@ -47,8 +48,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = _DESCRIPTION
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
-    add("--seed", type=int, default=1000, metavar="S", help="of the episode (default: 1000)")
-    add("--points", type=int, default=21, metavar="N", help="along each axis (default: 21)")
+    add(
+        "--seed",
+        type=whole_number(0),
+        default=1000,
+        metavar="S",
+        help="of the episode (default: 1000)",
+    )
+    add(
+        "--points",
+        type=whole_number(3),
+        default=21,
+        metavar="N",
+        help="along each axis (default: 21)",
+    )
     add("--checkpoint", default="shipped", metavar="FILE", help="world model (default: shipped)")
     add(
         "--output",
@@ -61,8 +74,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Draw the picture and print how many first actions are as good as the best."""
-    if args.points < 3 or args.seed < 0:
-        raise CommandError("--points must be at least 3, and --seed not negative.")
     try:
         world_model = load_world_model(args.checkpoint)
     except CheckpointError as error:
