@@ -294,8 +294,8 @@ PARAMETERS = (
     _tunable(
         "ready_timeout",
         10.0,
-        "How long a goal waits for what has not been heard of since the node was started, s: "
-        "camera, joints, and a controller that listens. Networks take seconds to find them.",
+        "How long a goal waits at its beginning until camera and joints are fresh and a controller "
+        "listens, s; a node that has just been started takes seconds to find them.",
         bounds=(0.0, 600.0),
     ),
     _tunable(

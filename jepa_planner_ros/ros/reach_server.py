@@ -224,7 +224,7 @@ class ReachServer:
         )
 
     def _await_robot(self, handle: Handle, request: ReachRequest, started: float) -> None:
-        """Wait for what has never been heard of: a young node finds topics one by one."""
+        """Wait for sensors and controller: a young node finds topics one by one."""
         ready_timeout = request.defaults.ready_timeout
         patience = min(ready_timeout, request.time_limit)
         outcome = Outcome.ABORTED if patience == ready_timeout else Outcome.TIMED_OUT
@@ -232,10 +232,10 @@ class ReachServer:
         while missing := self._robot.missing():
             waited = time.monotonic() - started
             if waited > patience:
-                raise _EndedEarlyError(outcome, f"{missing} Waited for {waited:.1f} s.")
-            if missing != told:
-                self._reporter.say(f"Waiting to begin. {missing}")
-                told = missing
+                raise _EndedEarlyError(outcome, f"{missing.reason} Waited for {waited:.1f} s.")
+            if missing.what != told:
+                self._reporter.say(f"Waiting to begin. {missing.reason}")
+                told = missing.what
             self._pause(handle)
 
     def _pause(self, handle: Handle) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,14 @@ from jepa_planner_ros.ros.images import (
 from jepa_planner_ros.ros.parameters import Wiring
 from jepa_planner_ros.ros.streams import SensorStream
 from jepa_planner_ros.types import Float64Array
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What is waited for, and a sentence for the operator."""
+
+    what: str
+    reason: str
 
 
 class RosRobot:
@@ -83,12 +92,20 @@ class RosRobot:
             if (reason := staleness(stream, waited))
         }
 
-    def missing(self) -> str | None:
-        """What has not been heard of so far without which no episode can begin, or None."""
+    def missing(self) -> Missing | None:
+        """What no episode can begin without and time may bring, or None.
+
+        Messages that come and cannot be used are no such thing.
+        """
         for stream in self.streams(time.monotonic()):
-            if stream.age is None and stream.fault is None:
-                return str(_nothing_yet(stream.topic))
-        return self._commander.missing()
+            if stream.fault is not None:
+                continue
+            if stream.age is None:
+                return Missing(stream.topic, str(_nothing_yet(stream.topic)))
+            if reason := staleness(stream, 0.0):
+                return Missing(stream.topic, reason)
+        reason = self._commander.missing()
+        return None if reason is None else Missing("the controller", reason)
 
     def sense(self, time: float) -> Tick:
         """What is known now; `time` is now on the steady clock."""
