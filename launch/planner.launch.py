@@ -69,6 +69,7 @@ def generate_launch_description() -> LaunchDescription:
             {"use_sim_time": LaunchConfiguration("use_sim_time")},
         ],
         output="screen",
+        sigterm_timeout="8",
         condition=IfCondition(LaunchConfiguration("view")),
     )
     rviz = Node(

@@ -32,6 +32,7 @@ from visualization_msgs.msg import Marker, MarkerArray
 from jepa_planner_ros.geometry import POSITION
 from jepa_planner_ros.report.records import Camera
 from jepa_planner_ros.ros.images import decode_compressed_image, decode_image
+from jepa_planner_ros.ros.interrupt import ignore_interrupts
 from jepa_planner_ros.ros.reading import stamp_of, state_array, states_array
 from jepa_planner_ros.types import Float64Array
 
@@ -228,6 +229,7 @@ def main(args: list[str] | None = None) -> None:
     rclpy.init(args=args)
     with suppress(KeyboardInterrupt, ExternalShutdownException):
         rclpy.spin(ViewNode())
+    ignore_interrupts()
     rclpy.try_shutdown()
 
 

@@ -17,7 +17,12 @@ def heed_first_interrupt() -> None:
         signal.signal(number, _interrupt)
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
+def ignore_interrupts() -> None:
+    """Ignore SIGINT and SIGTERM from now on: the program is about to end by itself."""
     for number in _NUMBERS:
         signal.signal(number, signal.SIG_IGN)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    ignore_interrupts()
     raise KeyboardInterrupt
