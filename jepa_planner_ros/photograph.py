@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -22,9 +23,33 @@ def save_photograph(image: NDArray[np.uint8], state: Float64Array, path: Path) -
     Raises:
         OSError: the file cannot be written.
     """
+    Image.fromarray(image).save(path, "PNG", pnginfo=_texts(state))
+
+
+def photograph_file(
+    image: NDArray[np.uint8], state: Float64Array | None, compress_level: int
+) -> bytes:
+    """The same as the content of a file; the state may be unknown. Levels of compression: 0..9."""
+    buffer = io.BytesIO()
+    texts = None if state is None else _texts(state)
+    Image.fromarray(image).save(buffer, "PNG", pnginfo=texts, compress_level=compress_level)
+    return buffer.getvalue()
+
+
+def _texts(state: Float64Array) -> PngInfo:
     texts = PngInfo()
     texts.add_text(STATE_KEY, json.dumps(state.tolist()))
-    Image.fromarray(image).save(path, "PNG", pnginfo=texts)
+    return texts
+
+
+def state_inside(content: bytes) -> Float64Array | None:
+    """The state (7,) in the content of a photograph's file; None where there is none of use."""
+    try:
+        with Image.open(io.BytesIO(content)) as picture:
+            state = np.array(json.loads(picture.info[STATE_KEY]), dtype=np.float64)
+    except (KeyError, OSError, TypeError, ValueError):
+        return None
+    return state if state.shape == (7,) and np.isfinite(state).all() else None
 
 
 def read_photograph(path: Path) -> tuple[NDArray[np.uint8], Float64Array | None]:

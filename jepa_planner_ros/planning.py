@@ -11,11 +11,13 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from jepa_planner_ros.geometry import ACTION_DIM, integrate_sequence
+from jepa_planner_ros.geometry import ACTION_DIM, POSITION, integrate_sequence
 from jepa_planner_ros.search import search_for, sequence_energy
 from jepa_planner_ros.search.anchor import anchored_goal
 from jepa_planner_ros.types import (
     Float32Array,
+    Float64Array,
+    Imagined,
     ModelDescription,
     Plan,
     PlannerError,
@@ -29,6 +31,9 @@ from jepa_planner_ros.world_model import WorldModel
 
 Planning = Generator[RolloutRequest, RolloutReply, Plan]
 """Yields questions about candidates, is sent the answers, returns the plan."""
+
+_IMAGINED = 100
+"""Most candidates that a plan tells of: enough to see, and a few kilobytes."""
 
 
 def planning(request: PlanRequest, model: ModelDescription) -> Planning:
@@ -70,7 +75,9 @@ def planning(request: PlanRequest, model: ModelDescription) -> Planning:
     goal = scene.goal_latent if anchored is None else anchored
     search = search_for(replace(request, scene=replace(scene, goal_latent=goal)))
     while not search.finished and (not search.rounds or clock.allows_another_round()):
-        search.tell((yield from ask(search.propose())))
+        proposed = search.propose()
+        told = yield from ask(proposed)
+        search.tell(told)
     finalists = search.finalists
     exact = yield from ask(RolloutRequest(finalists, request.search.energy.distance, everything))
     assert exact.components is not None
@@ -88,7 +95,17 @@ def planning(request: PlanRequest, model: ModelDescription) -> Planning:
         timing=PlanTiming(total=clock.elapsed(), rollouts=clock.waited),
         model_fingerprint=model.fingerprint,
         fallback=search.fallback,
+        imagined=_imagined(request, proposed.candidates, told.energies),
     )
+
+
+def _imagined(request: PlanRequest, candidates: Float64Array, energies: Float64Array) -> Imagined:
+    """Where candidates (batch, horizon, 7) lead, those of the lowest energies (batch, horizon)."""
+    scores = sequence_energy(energies, request.search.energy)
+    best = scores.argsort(kind="stable")[:_IMAGINED]
+    # Translations add up, whatever the rotations.
+    ways = candidates[best, :, POSITION].sum(axis=1)
+    return Imagined(request.scene.state[POSITION] + ways, scores[best])
 
 
 class _Clock:

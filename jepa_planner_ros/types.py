@@ -262,6 +262,21 @@ class SearchRound:
     """Of the round's best candidate."""
     elite_energy: float
     """Mean of the candidates that the next round builds on."""
+    elites: int = 0
+    """How many those are; 0 where all count, each in its own way."""
+
+
+@dataclass(frozen=True, eq=False)
+class Imagined:
+    """Where the candidates of a search's last round lead, the best first.
+
+    Attributes:
+        ends: positions (count, 3) after their last action, base frame, m.
+        energies: of each (count,), in the measure that the search minimises.
+    """
+
+    ends: Float64Array
+    energies: Float64Array
 
 
 @dataclass(frozen=True)
@@ -290,6 +305,7 @@ class Plan:
         fallback: why cross-entropy rounds took over from the search; None if they did not.
         timing: where the time went.
         model_fingerprint: the weights that planned.
+        imagined: candidates of the last round, for people to see; None where nobody kept them.
     """
 
     actions: Float64Array
@@ -302,6 +318,7 @@ class Plan:
     timing: PlanTiming
     model_fingerprint: str
     fallback: str | None = None
+    imagined: Imagined | None = None
 
 
 @dataclass(frozen=True)

@@ -91,6 +91,8 @@ def test_each_step_is_planned_published_commanded_and_reported(node: Neighbourho
         assert len(plan.actions) == len(plan.predicted_states) == len(plan.predicted_energies) == 1
         assert len(plan.round_best_energies) == len(plan.round_elite_energies)
         assert len(plan.round_best_energies) >= len(FAST_SEARCH.designs)
+        assert 2 <= len(plan.candidates) == len(plan.candidate_energies) <= 100
+        assert plan.candidate_energies[0] == pytest.approx(plan.round_best_energies[-1])
         assert plan.header.frame_id == feedback.target_pose.header.frame_id == "panda_link0"
         assert feedback.energy == plan.energy
         assert feedback.predicted_energy == plan.predicted_energies[-1]
@@ -348,6 +350,8 @@ def test_diagnostics_tell_of_sensors_and_planner(node: Neighbourhood) -> None:
     assert camera.level == joints.level == b"\0"
     assert float(camera.values[0].value) < 1.0
     assert planner.values[0].key == "last plan, s"
+    assert {status.hardware_id for status in (camera, joints, planner)} == {"/jepa_planner"}
+    assert {value.key: value.value for value in planner.values}["replicas"] == "1"
 
     node.robot.publish_images = False
     wait_until(

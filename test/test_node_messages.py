@@ -15,6 +15,7 @@ from rosbags.typesys import Stores, get_typestore
 from scipy.spatial.transform import Rotation
 from sensor_msgs.msg import CompressedImage, Image
 
+from jepa_planner_ros.photograph import photograph_file, state_inside
 from jepa_planner_ros.ros.clock import duration_message, nanoseconds, seconds, stamp_message
 from jepa_planner_ros.ros.driver import mode_fault
 from jepa_planner_ros.ros.images import (
@@ -185,6 +186,19 @@ def test_files_are_read_and_missing_ones_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(ImageError, match=reason):
             read_image_file(str(tmp_path / name))
+
+
+def test_a_photograph_keeps_the_state_that_it_was_taken_at_and_may_have_none() -> None:
+    state = np.arange(7.0)
+    kept = photograph_file(PICTURE, state, 1)
+    np.testing.assert_array_equal(state_inside(kept), state)
+    np.testing.assert_array_equal(
+        decode_compressed_image(CompressedImage(format="png", data=array("B", kept))), PICTURE
+    )
+    assert state_inside(photograph_file(PICTURE, None, 1)) is None
+    assert state_inside(photograph_file(PICTURE, np.full(7, np.nan), 1)) is None
+    assert state_inside(photograph_file(PICTURE, np.zeros(3), 1)) is None
+    assert state_inside(b"no picture") is None
 
 
 @pytest.mark.parametrize("frame", ControllerFrame)

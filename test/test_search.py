@@ -122,6 +122,19 @@ def test_candidates_stay_within_the_limit_and_do_not_rotate(settings):
 
 
 @each_search
+def test_a_plan_tells_where_its_last_round_led(settings):
+    plan, asked = plan_on(bent, SCENE, settings)
+    last_round = asked[-2].candidates
+    ways = last_round[..., :3].sum(axis=1)
+    apart = np.abs(plan.imagined.ends[:, None] - SCENE.state[:3] - ways).max(axis=-1)
+    assert len(plan.imagined.ends) == min(100, len(last_round))
+    assert apart.min(axis=1).max() < 1e-12
+    assert (np.diff(plan.imagined.energies) >= 0.0).all()
+    assert plan.imagined.energies[0] == pytest.approx(plan.rounds[-1].best_energy)
+    assert plan.rounds[-1].elites <= len(last_round)
+
+
+@each_search
 def test_the_gripper_closes_when_it_is_told_to(settings):
     plan, _ = plan_on(bent, SCENE, settings, close_gripper_from=0)
     assert (plan.actions[:, 6] > 0.9).all()

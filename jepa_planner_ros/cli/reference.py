@@ -25,6 +25,7 @@ from jepa_planner_ros.cli.bench import COMMANDS as BENCHMARKS
 from jepa_planner_ros.cli.main import COMMANDS, build_parser
 from jepa_planner_ros.report.view_node import ViewNode
 from jepa_planner_ros.ros.capture import CaptureService
+from jepa_planner_ros.ros.diagnostics import Diagnostics
 from jepa_planner_ros.ros.parameters import (
     COMMANDER_NAMES,
     IMAGE_TRANSPORTS,
@@ -33,10 +34,11 @@ from jepa_planner_ros.ros.parameters import (
     declare_parameters,
     read_wiring,
 )
-from jepa_planner_ros.ros.reporting import Diagnostics, Reporter
+from jepa_planner_ros.ros.reporting import Reporter
 from jepa_planner_ros.ros.robot import RosRobot
 from jepa_planner_ros.share import share_directory
 from jepa_planner_ros.sim.parameters import SimNodeParameters
+from jepa_planner_ros.types import ModelDescription
 
 _HEAD = """\
 # Reference
@@ -59,6 +61,7 @@ ros2 launch jepa_planner_ros planner.launch.py --show-args
 Row = tuple[str, ...]
 _ROS_OWN = ("/rosout", "/parameter_events", "/clock")
 _NOT_EVERYWHERE = "franka_msgs/"
+_NO_MODEL = ModelDescription("", 0, 0, (0, 0), 0, "", "")
 
 
 def reference() -> str:
@@ -221,7 +224,7 @@ def _wired(variant: _Variant) -> Node:
     robot = RosRobot(node, wiring, group, group)
     reporter = Reporter(node, wiring)
     CaptureService(node, robot, Path(), group)
-    Diagnostics(node, robot, reporter)
+    Diagnostics(node, robot, reporter, _NO_MODEL, lambda: None)
     return node
 
 

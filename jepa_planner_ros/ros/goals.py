@@ -11,9 +11,16 @@ from jepa_planner_msgs.msg import SubGoal as SubGoalMessage
 from numpy.typing import NDArray
 
 from jepa_planner_ros.control import CONTROL_MODES
+from jepa_planner_ros.photograph import state_inside
 from jepa_planner_ros.ros.clock import seconds
-from jepa_planner_ros.ros.images import decode_compressed_image, decode_image, read_image_file
+from jepa_planner_ros.ros.images import (
+    decode_compressed_image,
+    decode_file,
+    decode_image,
+    read_file,
+)
 from jepa_planner_ros.ros.parameters import EpisodeDefaults
+from jepa_planner_ros.types import Float64Array
 
 RgbImage = NDArray[np.uint8]
 
@@ -24,12 +31,17 @@ class GoalError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class SubGoalRequest:
-    """One photograph, decoded, with what it takes to reach it."""
+    """One photograph, decoded, with what it takes to reach it.
+
+    `state` (7,) is what the arm was photographed at, where the file tells it. It is shown to
+    people; no plan is made of it.
+    """
 
     image: RgbImage
     energy_threshold: float
     step_budget: int
     close_gripper_from: int | None
+    state: Float64Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,13 +96,13 @@ def _read_subgoal(index: int, message: SubGoalMessage, defaults: EpisodeDefaults
             f"{budget - 1}, or -1 for never."
         )
     try:
-        image = _read_photograph(message)
+        image, state = _read_photograph(message)
     except ValueError as error:
         raise GoalError(f"Sub-goal {index}: {error}") from error
-    return SubGoalRequest(image, threshold, budget, closing)
+    return SubGoalRequest(image, threshold, budget, closing, state)
 
 
-def _read_photograph(message: SubGoalMessage) -> RgbImage:
+def _read_photograph(message: SubGoalMessage) -> tuple[RgbImage, Float64Array | None]:
     raw, compressed = message.image, message.compressed_image
     given = {
         "image_path": bool(message.image_path),
@@ -103,8 +115,9 @@ def _read_photograph(message: SubGoalMessage) -> RgbImage:
         raise ValueError(
             f"exactly one of image_path, image and compressed_image must be given; {found} was."
         )
-    if message.image_path:
-        return read_image_file(message.image_path)
+    if path := message.image_path:
+        content = read_file(path)
+        return decode_file(content, f"the file {path}"), state_inside(content)
     if given["image"]:
-        return decode_image(raw)
-    return decode_compressed_image(compressed)
+        return decode_image(raw), None
+    return decode_compressed_image(compressed), state_inside(bytes(compressed.data))

@@ -129,7 +129,7 @@ def decode_compressed_image(message: CompressedImage) -> RgbImage:
         ImageError: the image cannot be decoded or holds depth.
     """
     check_compressed_image(message)
-    return _decode_file(bytes(message.data), "the compressed image")
+    return decode_file(bytes(message.data), "the compressed image")
 
 
 def read_image_file(path: str) -> RgbImage:
@@ -138,10 +138,19 @@ def read_image_file(path: str) -> RgbImage:
     Raises:
         ImageError: there is no such file, or it is no image.
     """
+    return decode_file(read_file(path), f"the file {path}")
+
+
+def read_file(path: str) -> bytes:
+    """The content of a file that can be a photograph.
+
+    Raises:
+        ImageError: there is no such file.
+    """
     try:
         file = Path(path).expanduser().absolute()
         _check_file(file)
-        content = file.read_bytes()
+        return file.read_bytes()
     except ImageError:
         raise
     except (OSError, RuntimeError, ValueError) as error:
@@ -150,7 +159,6 @@ def read_image_file(path: str) -> RgbImage:
         raise ImageError(
             f"the image file {path} cannot be read on the robot's computer: {cause}."
         ) from error
-    return _decode_file(content, f"the file {file}")
 
 
 def _check_file(file: Path) -> None:
@@ -167,7 +175,12 @@ def _check_file(file: Path) -> None:
         raise ImageError(f"the file {file} is empty.")
 
 
-def _decode_file(content: bytes, name: str) -> RgbImage:
+def decode_file(content: bytes, name: str) -> RgbImage:
+    """RGB pixels (height, width, 3) of the content of an image file, which errors call `name`.
+
+    Raises:
+        ImageError: it is no image.
+    """
     try:
         with PillowImage.open(io.BytesIO(content)) as picture:
             depth = picture.mode.startswith(_DEPTH_MODES)

@@ -18,6 +18,7 @@ from rclpy.signals import SignalHandlerOptions
 from jepa_planner_ros.control import EpisodeRunner, Worker
 from jepa_planner_ros.planning import InProcessPlanner
 from jepa_planner_ros.ros.capture import CaptureService
+from jepa_planner_ros.ros.diagnostics import Diagnostics, last_report
 from jepa_planner_ros.ros.parameters import (
     ParameterError,
     Wiring,
@@ -29,7 +30,7 @@ from jepa_planner_ros.ros.parameters import (
     unknown_parameters,
 )
 from jepa_planner_ros.ros.reach_server import ReachServer
-from jepa_planner_ros.ros.reporting import Diagnostics, Reporter
+from jepa_planner_ros.ros.reporting import Reporter
 from jepa_planner_ros.ros.robot import RosRobot
 from jepa_planner_ros.search import REFERENCE_SEARCH
 from jepa_planner_ros.serving import LocalRayPlanner, RemotePlanner
@@ -76,7 +77,9 @@ class PlannerNode(Node):
         runner = EpisodeRunner(robot, encoder.encode, self._planner, self._planning, self._seeing)
         self._server = ReachServer(self, robot, runner, encoder, self._seeing, reporter)
         self._capture = CaptureService(self, robot, wiring.capture_directory, services)
-        self._diagnostics = Diagnostics(self, robot, reporter)
+        self._diagnostics = Diagnostics(
+            self, robot, reporter, self._planner.describe(), lambda: last_report(self._planner)
+        )
         self.add_on_set_parameters_callback(self._consider_parameters)
         reporter.say("Ready for goals.")
 

@@ -1,15 +1,13 @@
-"""What the node tells while it works: goals, plans, feedback, outcomes, status and diagnostics."""
+"""What the node tells while it works: goals, plans, feedback, outcomes and status."""
 
 from __future__ import annotations
 
-import io
 import math
-import time
 from array import array
 from typing import Any
 
 import numpy as np
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from geometry_msgs.msg import Point32
 from jepa_planner_msgs.action import ReachGoal
 from jepa_planner_msgs.msg import Goal as GoalMessage
 from jepa_planner_msgs.msg import Latency as LatencyMessage
@@ -17,10 +15,7 @@ from jepa_planner_msgs.msg import Outcome as OutcomeMessage
 from jepa_planner_msgs.msg import Plan as PlanMessage
 from jepa_planner_msgs.msg import SubGoal as SubGoalMessage
 from numpy.typing import NDArray
-from PIL import Image as PillowImage
 from rclpy.action.server import ServerGoalHandle
-from rclpy.clock import Clock
-from rclpy.clock_type import ClockType
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile
 from sensor_msgs.msg import CompressedImage
@@ -29,14 +24,14 @@ from std_msgs.msg import Header, String
 from jepa_planner_ros.control import Ended, Report
 from jepa_planner_ros.control.episode import Latency
 from jepa_planner_ros.control.queued import advice
-from jepa_planner_ros.control.safety import Stream
 from jepa_planner_ros.geometry import GRIPPER
+from jepa_planner_ros.photograph import photograph_file
 from jepa_planner_ros.ros.clock import duration_message, ros_now, stamp_message
 from jepa_planner_ros.ros.goals import ReachRequest, SubGoalRequest
 from jepa_planner_ros.ros.parameters import EpisodeDefaults, Wiring
 from jepa_planner_ros.ros.poses import delta_message, pose_stamped_message, state_message
-from jepa_planner_ros.ros.robot import RosRobot
 from jepa_planner_ros.search.text import search_to_json
+from jepa_planner_ros.types import Plan
 
 _LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 _PNG_EFFORT = 1
@@ -68,12 +63,9 @@ def goal_message(request: ReachRequest, goal_id: GoalId, header: Header) -> Goal
 
 
 def _subgoal_message(subgoal: SubGoalRequest) -> SubGoalMessage:
-    buffer = io.BytesIO()
-    PillowImage.fromarray(subgoal.image).save(buffer, "PNG", compress_level=_PNG_EFFORT)
+    png = photograph_file(subgoal.image, subgoal.state, _PNG_EFFORT)
     return SubGoalMessage(
-        compressed_image=CompressedImage(
-            format="rgb8; png compressed rgb8", data=array("B", buffer.getvalue())
-        ),
+        compressed_image=CompressedImage(format="rgb8; png compressed rgb8", data=array("B", png)),
         energy_threshold=subgoal.energy_threshold,
         step_budget=subgoal.step_budget,
         close_gripper_from=_or_never(subgoal.close_gripper_from),
@@ -82,6 +74,17 @@ def _subgoal_message(subgoal: SubGoalRequest) -> SubGoalMessage:
 
 def _or_never(closing: int | None) -> int:
     return -1 if closing is None else closing
+
+
+def _candidates(plan: Plan) -> dict[str, Any]:
+    """The message's fields about what the last round imagined."""
+    if plan.imagined is None:
+        return {}
+    return {
+        "candidates": [Point32(x=x, y=y, z=z) for x, y, z in plan.imagined.ends.tolist()],
+        "candidate_energies": plan.imagined.energies.tolist(),
+        "candidate_elites": plan.rounds[-1].elites,
+    }
 
 
 def plan_message(report: Report, search_name: str, goal_id: GoalId, base_frame: str) -> PlanMessage:
@@ -102,6 +105,7 @@ def plan_message(report: Report, search_name: str, goal_id: GoalId, base_frame: 
         predicted_energies=plan.energies.tolist(),
         round_best_energies=[one.best_energy for one in plan.rounds],
         round_elite_energies=[one.elite_energy for one in plan.rounds],
+        **_candidates(plan),
         rollouts=plan.rollouts,
         seed=request.seed,
         search_step=request.step,
@@ -246,61 +250,3 @@ class GoalFollower:
         self._reporter.planner_error = reason
         self._feedback.holding = reason
         self._handle.publish_feedback(self._feedback)
-
-
-class Diagnostics:
-    """Publishes the state of sensors and planner on ``/diagnostics``, once a second."""
-
-    def __init__(self, node: Node, robot: RosRobot, reporter: Reporter) -> None:
-        self._node = node
-        self._robot = robot
-        self._reporter = reporter
-        self._publisher = node.create_publisher(
-            DiagnosticArray, "/diagnostics", QoSProfile(depth=10)
-        )
-        # A simulated clock may stop; the diagnostics must not.
-        steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._timer = node.create_timer(1.0, self._publish, clock=steady)
-
-    def _publish(self) -> None:
-        name, now = self._node.get_name(), time.monotonic()
-        complaints = self._robot.complaints(now)
-        message = DiagnosticArray(
-            status=[
-                *(
-                    _stream_status(name, stream, complaints.get(stream.topic))
-                    for stream in self._robot.streams(now)
-                ),
-                _planner_status(name, self._reporter),
-            ]
-        )
-        message.header.stamp = stamp_message(ros_now(self._node))
-        self._publisher.publish(message)
-
-
-def _planner_status(name: str, reporter: Reporter) -> DiagnosticStatus:
-    last = reporter.last_plan
-    duration = "none yet" if math.isnan(last) else f"{last:.3f}"
-    failed = reporter.planner_error
-    return DiagnosticStatus(
-        level=DiagnosticStatus.OK if failed is None else DiagnosticStatus.ERROR,
-        name=f"{name}: planner",
-        message=failed or reporter.status,
-        values=[
-            KeyValue(key="last plan, s", value=duration),
-            *([] if reporter.pace is None else [KeyValue(key="pace", value=reporter.pace)]),
-        ],
-    )
-
-
-def _stream_status(name: str, stream: Stream, complaint: str | None) -> DiagnosticStatus:
-    age = "none" if stream.age is None else f"{stream.age:.3f}"
-    return DiagnosticStatus(
-        level=DiagnosticStatus.OK if complaint is None else DiagnosticStatus.ERROR,
-        name=f"{name}: {stream.topic}",
-        message=complaint or "Fresh.",
-        values=[
-            KeyValue(key="age, s", value=age),
-            KeyValue(key="limit, s", value=f"{stream.max_age:g}"),
-        ],
-    )

@@ -148,7 +148,9 @@ class CrossEntropyMethod(Search):
         self._mean = elites.mean(0) * (1 - momentum_mean) + self._mean * momentum_mean
         self._std = elites.std(0, ddof=1) * (1 - momentum_std) + self._std * momentum_std
         self._kept = elites[: settings.kept]
-        self.rounds += (SearchRound(float(scores[order[0]]), float(scores[order].mean())),)
+        self.rounds += (
+            SearchRound(float(scores[order[0]]), float(scores[order].mean()), len(order)),
+        )
 
     @property
     def finalists(self) -> Float64Array:
