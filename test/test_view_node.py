@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from array import array
+
 import numpy as np
+import pytest
 import rclpy
+from geometry_msgs.msg import Point32
 from jepa_planner_msgs.msg import Goal, Plan, SubGoal
 from node_under_test import image_message, spinning, wait_until
-from PIL import Image as PillowImage
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.parameter import Parameter
 from rclpy.qos import DurabilityPolicy, QoSProfile
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
-from test_node_messages import encoded
 from visualization_msgs.msg import Marker, MarkerArray
 
+from jepa_planner_ros.photograph import photograph_file
 from jepa_planner_ros.report.records import Camera
-from jepa_planner_ros.report.view_node import ViewNode, plan_picture
+from jepa_planner_ros.report.view_node import ViewNode, plan_markers, plan_picture
 from jepa_planner_ros.ros.clock import stamp_message
 from jepa_planner_ros.ros.images import decode_image
 from jepa_planner_ros.ros.poses import delta_message, state_message
@@ -34,6 +37,9 @@ def plan() -> Plan:
         predicted_states=[state_message(STATES[1])],
         energy=0.4,
         predicted_energies=[0.25],
+        candidates=[Point32(x=0.3), Point32(x=0.2), Point32(x=0.1)],
+        candidate_energies=[0.2, 0.3, 0.4],
+        candidate_elites=1,
     )
     message.header.stamp = stamp_message(5)
     message.header.frame_id = "panda_link0"
@@ -56,6 +62,14 @@ def test_the_planned_motion_is_drawn_into_the_frame_beside_the_goal() -> None:
     np.testing.assert_allclose(changed.mean(axis=0), [144, 480 + 242], atol=6)
 
 
+def test_a_plan_without_candidates_takes_away_those_of_the_last_one() -> None:
+    message = plan()
+    message.candidates, message.candidate_energies, message.candidate_elites = [], [], 0
+    markers = plan_markers(message, STATES[:, :3], STATES[:1, :3]).markers
+    gone = {marker.ns for marker in markers if marker.action == Marker.DELETE}
+    assert gone == {"elites", "candidates"}
+
+
 def test_the_node_publishes_markers_and_picture_of_each_plan() -> None:
     rclpy.init()
     try:
@@ -72,7 +86,8 @@ def test_the_node_publishes_markers_and_picture_of_each_plan() -> None:
         user.create_subscription(Image, "jepa_view/image", pictures.append, 10)
         frame = image_message(GREY)
         frame.header.stamp = stamp_message(5)
-        photograph = CompressedImage(format="png", data=encoded(PillowImage.fromarray(GREY), "PNG"))
+        png = array("B", photograph_file(GREY, STATES[1], 1))
+        photograph = CompressedImage(format="png", data=png)
         with spinning(SingleThreadedExecutor(), view), spinning(SingleThreadedExecutor(), user):
             infos.publish(CameraInfo(k=INTRINSICS.ravel().tolist()))
             goals.publish(Goal(subgoals=[SubGoal(compressed_image=photograph)]))
@@ -90,4 +105,9 @@ def test_the_node_publishes_markers_and_picture_of_each_plan() -> None:
     assert [point.x for point in by_name["plan"].points] == [0.1, 0.3]
     assert by_name["action"].type == Marker.ARROW
     assert by_name["energy"].text == "0.250"
+    assert [point.x for point in by_name["elites"].points] == pytest.approx([0.3])
+    assert [point.x for point in by_name["candidates"].points] == pytest.approx([0.2, 0.1])
+    greens = [colour.g for name in ("elites", "candidates") for colour in by_name[name].colors]
+    assert greens == sorted(greens, reverse=True), "the better, the greener"
+    assert by_name["goal"].pose.position.x == 0.3
     assert decode_image(pictures[-1]).shape == (508, 960, 3)

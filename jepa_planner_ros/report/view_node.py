@@ -2,9 +2,10 @@
 
 A node of its own, since drawing must not delay the planner: it may run on another computer, and on
 the topics of a recording. Heard: the planner's ``~/goal``, ``~/plan`` and ``~/outcome``, and the
-camera's ``image_raw`` and ``camera_info``. Published: ``~/markers`` (the arm's way so far, the
-planned sequence with its expected energies, the action that is executed) and ``~/image`` (the goal
-photograph beside the frame that was planned from, with the planned motion drawn in).
+camera's ``image_raw`` and ``camera_info``. Published: ``~/markers`` (the arm's way so far, where
+the search imagined to go, the planned sequence with its expected energies, the action that is
+executed, and the goal, where the photograph tells it) and ``~/image`` (the goal photograph beside
+the frame that was planned from, with the planned motion drawn in).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from std_msgs.msg import ColorRGBA
 from visualization_msgs.msg import Marker, MarkerArray
 
 from jepa_planner_ros.geometry import POSITION
+from jepa_planner_ros.photograph import state_inside
 from jepa_planner_ros.report.records import Camera
 from jepa_planner_ros.ros.images import decode_compressed_image, decode_image
 from jepa_planner_ros.ros.interrupt import ignore_interrupts
@@ -40,7 +42,8 @@ _FRAMES_KEPT = 60
 _HEIGHT = 480
 """Of the published picture, pixels."""
 _CAPTION = 28
-_WAY, _PLANNED, _FIRST = (230, 230, 230), (255, 213, 74), (255, 79, 135)
+_WAY, _PLANNED, _FIRST, _GOAL = (230, 230, 230), (255, 213, 74), (255, 79, 135), (255, 79, 135)
+_BEST, _WORST = (95, 240, 181), (200, 80, 110)
 
 
 class ViewNode(Node):
@@ -67,6 +70,7 @@ class ViewNode(Node):
         self._photographs: list[NDArray[np.uint8]] = []
         self._frames: deque[Image] = deque(maxlen=_FRAMES_KEPT)
         self._way: list[Float64Array] = []
+        self._places: list[Float64Array | None] = []
         latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         reliable = QoSProfile(depth=10)
         self._markers = self.create_publisher(MarkerArray, "~/markers", reliable)
@@ -89,12 +93,18 @@ class ViewNode(Node):
 
     def _begin(self, goal: Goal) -> None:
         self._photographs = [decode_compressed_image(one.compressed_image) for one in goal.subgoals]
+        states = [state_inside(bytes(one.compressed_image.data)) for one in goal.subgoals]
+        self._places = [None if state is None else state[POSITION] for state in states]
         self._way = []
 
     def _show(self, plan: Plan) -> None:
         states = np.vstack((state_array(plan.state), states_array(plan.predicted_states)))
         self._way.append(states[0, POSITION])
-        self._markers.publish(plan_markers(plan, states[:, POSITION], np.stack(self._way)))
+        markers = plan_markers(plan, states[:, POSITION], np.stack(self._way))
+        place = dict(enumerate(self._places)).get(plan.subgoal)
+        if place is not None:
+            markers.markers.append(goal_marker(plan, place))
+        self._markers.publish(markers)
         stamp = stamp_of(plan)
         frames = sorted(self._frames, key=lambda frame: abs(stamp_of(frame) - stamp))
         if frames and plan.subgoal < len(self._photographs):
@@ -121,6 +131,7 @@ def plan_markers(plan: Plan, planned: Float64Array, way: Float64Array) -> Marker
         way: positions (count, 3) that earlier plans started from, and this one.
     """
     markers = [
+        *candidate_markers(plan),
         _line(plan, "way", 0, way, _WAY, 0.003),
         _line(plan, "plan", 0, planned, _PLANNED, 0.006),
         _arrow(plan, planned[0], planned[1]),
@@ -134,6 +145,36 @@ def plan_markers(plan: Plan, planned: Float64Array, way: Float64Array) -> Marker
         label.text = f"{energy:.3f}"
         markers.append(label)
     return MarkerArray(markers=markers)
+
+
+def candidate_markers(plan: Plan) -> list[Marker]:
+    """Where the last round's candidates end: one point each, from best to worst; elites larger.
+
+    Where an earlier plan told of candidates and this one does not, their markers are taken away.
+    """
+    points = [Point(x=float(one.x), y=float(one.y), z=float(one.z)) for one in plan.candidates]
+    colours = [_colour(rank) for rank in ranks(np.array(plan.candidate_energies))]
+    elites = int(plan.candidate_elites)
+    return [
+        _points(plan, "elites", points[:elites], colours[:elites], 0.009),
+        _points(plan, "candidates", points[elites:], colours[elites:], 0.005),
+    ]
+
+
+def ranks(energies: Float64Array) -> Float64Array:
+    """How energies (count,) compare: 0 for the lowest, 1 for the highest."""
+    if len(energies) == 0:
+        return energies
+    lowest = energies.min()
+    return (energies - lowest) / max(float(energies.max() - lowest), np.finfo(float).tiny)
+
+
+def goal_marker(told: Any, place: Float64Array) -> Marker:
+    """Where (3,) a photograph was taken at, in the frame of a message with a header."""
+    sphere = _marker(told, "goal", 0, Marker.SPHERE, _GOAL)
+    sphere.pose.position = _point(place)
+    sphere.scale.x = sphere.scale.y = sphere.scale.z = 0.02
+    return sphere
 
 
 def plan_picture(
@@ -195,12 +236,33 @@ def _image_message(picture: NDArray[np.uint8], plan: Plan) -> Image:
     )
 
 
-def _marker(plan: Plan, namespace: str, index: int, kind: int, colour: Any) -> Marker:
-    red, green, blue = (float(part) / 255.0 for part in colour)
-    marker = Marker(header=plan.header, ns=namespace, id=index, type=kind, action=Marker.ADD)
+def _marker(told: Any, namespace: str, index: int, kind: int, colour: Any) -> Marker:
+    """A marker in the frame, and of the time, of a message with a header."""
+    marker = Marker(header=told.header, ns=namespace, id=index, type=kind, action=Marker.ADD)
     marker.pose.orientation.w = 1.0
-    marker.color = ColorRGBA(r=red, g=green, b=blue, a=1.0)
+    marker.color = _rgba(colour)
     return marker
+
+
+def _points(
+    plan: Plan, namespace: str, points: list[Point], colours: list[ColorRGBA], size: float
+) -> Marker:
+    marker = _marker(plan, namespace, 0, Marker.POINTS, _BEST)
+    if not points:
+        marker.action = Marker.DELETE
+    marker.scale.x = marker.scale.y = size
+    marker.points, marker.colors = points, colours
+    return marker
+
+
+def _colour(rank: float) -> ColorRGBA:
+    """Between the colours of the best (0) and the worst (1)."""
+    return _rgba((1.0 - rank) * np.array(_BEST) + rank * np.array(_WORST))
+
+
+def _rgba(colour: Any) -> ColorRGBA:
+    red, green, blue = (float(part) / 255.0 for part in colour)
+    return ColorRGBA(r=red, g=green, b=blue, a=1.0)
 
 
 def _line(
