@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -63,7 +64,7 @@ def on_ray(tmp_path_factory: pytest.TempPathFactory) -> Course:
     """An episode planned by a local Ray cluster of two replicas."""
     directory = tmp_path_factory.mktemp("on_ray")
     recording = ("--record", str(directory / "bag"))
-    return play(directory / "new", "--replicas", "2", *recording)
+    return play(directory / "new", "--replicas", "2", "--watch", *recording)
 
 
 @pytest.fixture
@@ -99,6 +100,10 @@ def family(demo: subprocess.Popen[str]) -> list[psutil.Process]:
     """The demo and all that it has started, directly or not."""
     process = psutil.Process(demo.pid)
     return [process, *process.children(recursive=True)]
+
+
+def test_a_watched_demo_tells_where_its_page_is(on_ray: Course) -> None:
+    assert re.search(r"The page is at http://127\.0\.0\.1:\d+/", on_ray.output)
 
 
 def test_the_arm_reaches_the_photographed_pose_by_plans_of_a_local_ray_cluster(

@@ -148,7 +148,7 @@ def test_every_command_is_one_that_exists(page: str, command: str) -> None:
             _check_message(kind, "Goal", (ROOT / file[1]).read_text() if file else values)
         case ["ros2", "topic", "echo", *_] | ["git" | "cd" | "rosdep" | "colcon" | "source", *_]:
             pass
-        case ["pip", "install", *_] | ["serve", *_] | ["ros2", "bag", *_]:
+        case ["pip", "install", *_] | ["serve" | "ssh", *_] | ["ros2", "bag", *_]:
             pass
         case _:
             pytest.fail(f"{page}: nobody knows how to check: {command}")

@@ -29,13 +29,14 @@ LAYERS = (
     {"control"},
     {"serving"},
     {"ros"},
-    {"replay", "report", "sim", "training"},
+    {"replay", "report", "sim", "training", "watch"},
     {"cli"},
 )
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 
 # Where a library may be imported, as prefixes of module names.
 HOMES = {
+    "aiohttp": ("watch.server",),
     "google": ("serving.wire.",),
     "grpc": ("serving.",),
     "mujoco": ("sim.",),
@@ -47,6 +48,7 @@ HOMES = {
         "ros.",
         "sim.parameters",
         "sim.sim_node",
+        "watch.listener",
     ),
 }
 

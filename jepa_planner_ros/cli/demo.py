@@ -36,6 +36,7 @@ examples:
   jepa-planner demo --planner in_process                without Ray; the result is the same
   jepa-planner demo --planner grpc://127.0.0.1:9000     by 'jepa-planner serve', started before
   jepa-planner demo --real-time-factor 1                a robot that takes its time
+  jepa-planner demo --watch --episodes 20               with a live page for the browser
 
 exit code: 0 when the goal was reached (of several goals: 95 percent), else 1; 130 after Ctrl-C
 """
@@ -126,6 +127,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", type=Path, metavar="FILE", help="write the figures of the run there")
     add("--record", type=Path, metavar="BAG", help="record the episodes as a rosbag2 bag there")
     add(
+        "--watch",
+        action="store_true",
+        help="serve a live page of the planner for the browser while it lasts, and print where",
+    )
+    add(
         "--domain-id",
         type=whole_number(0, 101),
         metavar="D",
@@ -161,6 +167,7 @@ def run(args: argparse.Namespace) -> int:
             real_time_factor=args.real_time_factor,
             logs=args.output / "logs",
             bag=args.record,
+            watch=args.watch,
             domain=args.domain_id,
             command_line=args.command_line,
         )

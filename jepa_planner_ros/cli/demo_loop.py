@@ -19,12 +19,14 @@ from jepa_planner_ros.cli.domain import enter_domain, free_domain
 from jepa_planner_ros.cli.episode_client import PLANNER, SIMULATION, EpisodeClient
 from jepa_planner_ros.cli.processes import ProcessFamily, Program
 from jepa_planner_ros.cli.record import RECORDING
+from jepa_planner_ros.cli.watch import SERVED_AT
 from jepa_planner_ros.report import Camera, EpisodeRecord, RunRecord
 from jepa_planner_ros.robot.limits import PANDA
 from jepa_planner_ros.search.profiles import ProfileError, in_words, load_profile
 from jepa_planner_ros.share import share_directory
 from jepa_planner_ros.sim import scene
 from jepa_planner_ros.sim.franka import SimSettings
+from jepa_planner_ros.types import Float64Array
 from jepa_planner_ros.world_model import CheckpointError, read_checkpoint
 
 # Seconds allowed for a plan, many times what a CPU needs that does nothing else.
@@ -56,6 +58,7 @@ class DemoSettings:
     real_time_factor: float | None
     logs: Path
     bag: Path | None
+    watch: bool
     domain: int | None
     command_line: str
 
@@ -114,6 +117,11 @@ def run_episodes(settings: DemoSettings) -> RunRecord:
     domain = free_domain() if settings.domain is None else settings.domain
     enter_domain(domain, os.environ)
     with ProcessFamily() as family, Display(settings.episodes) as display:
+        if settings.watch:
+            # First, so that the page shows how the others come.
+            page = _start_watch(family, settings.logs)
+            display.wait_for(page, lambda: SERVED_AT in page.log.read_text(), family.check)
+            display.tell(page.log.read_text().splitlines()[0])
         simulation = _start_node(
             family,
             "simulation",
@@ -181,6 +189,12 @@ def _start_recorder(family: ProcessFamily, bag: Path, logs: Path) -> Program:
     return family.start("recorder", command, logs / "recorder.log")
 
 
+def _start_watch(family: ProcessFamily, logs: Path) -> Program:
+    pose = [f"{value:.5f}" for value in _camera_pose()]
+    command = [sys.executable, "-m", "jepa_planner_ros.cli.main", "watch", "--port", "0"]
+    return family.start("page", [*command, "--camera-pose", *pose], logs / "watch.log")
+
+
 def _run_episode(
     client: EpisodeClient, display: Display, settings: DemoSettings, seed: int
 ) -> EpisodeRecord:
@@ -198,13 +212,17 @@ def _run_episode(
 
 def _camera(info: CameraInfo) -> Camera:
     """The simulation's camera, which the planner knows nothing about."""
+    return Camera.placed(np.array(info.k).reshape(3, 3), _camera_pose())
+
+
+def _camera_pose() -> Float64Array:
+    """Of its optical frame in the base frame: position (m) and quaternion x, y, z, w: (7,)."""
     position = np.array(scene.CAMERA_POSITION)
     forward = np.array(scene.CAMERA_TARGET) - position
     right = np.cross(forward, (0.0, 0.0, 1.0))
     down = np.cross(forward, right)
     axes = np.stack([axis / np.linalg.norm(axis) for axis in (right, down, forward)])
-    turn = Rotation.from_matrix(axes.T).as_quat()
-    return Camera.placed(np.array(info.k).reshape(3, 3), np.concatenate((position, turn)))
+    return np.concatenate((position, Rotation.from_matrix(axes.T).as_quat()))
 
 
 def _planner_in_words(settings: DemoSettings) -> str:

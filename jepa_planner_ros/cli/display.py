@@ -93,6 +93,10 @@ class Display:
         elapsed = time.monotonic() - started
         self._console.print(f"[green]✓[/green] {program.name} ready", f"[dim]{elapsed:.1f} s[/dim]")
 
+    def tell(self, text: str) -> None:
+        """Print a line that stays."""
+        self._console.print(text)
+
     def begin(self, name: str, start_state: Float64Array, goal_state: Float64Array) -> None:
         """An episode starts, from a state (7,) to a state (7,)."""
         self._goal_state, self._step = goal_state, 0

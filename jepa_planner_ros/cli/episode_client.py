@@ -126,7 +126,8 @@ class EpisodeClient:
 
     def simulation_ready(self) -> bool:
         """Whether the simulation can be reset and its camera and arm are heard."""
-        return bool(self._reset.service_is_ready() and self._frames and self._poses)
+        heard = self._frames and self._poses and self.camera_info is not None
+        return bool(self._reset.service_is_ready() and heard)
 
     def planner_ready(self) -> bool:
         """Whether the planner takes goals."""

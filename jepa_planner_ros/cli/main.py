@@ -23,6 +23,7 @@ COMMANDS = (
     ),
     Command("capture", "have a running planner node save a goal", "jepa_planner_ros.cli.capture"),
     Command("reach", "have a running planner node reach photographs", "jepa_planner_ros.cli.reach"),
+    Command("watch", "see in the browser what a running node thinks", "jepa_planner_ros.cli.watch"),
     Command("record", "record an episode as a rosbag2 bag", "jepa_planner_ros.cli.record"),
     Command("replay", "make the plans of a bag anew and compare", "jepa_planner_ros.cli.replay"),
     Command(
