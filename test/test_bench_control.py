@@ -31,5 +31,6 @@ def test_settings_that_cannot_work_are_refused_in_a_sentence(
 ) -> None:
     assert main(["bench", "control", "--search", "telepathy"]) == 1
     assert "search = 'telepathy'" in capsys.readouterr().err
-    assert main(["bench", "control", "--motion", "-1"]) == 1
-    assert "must be greater than 0" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main(["bench", "control", "--motion", "-1"])
+    assert "argument --motion: -1.0 is not between 0.05 and 10.0" in capsys.readouterr().err
