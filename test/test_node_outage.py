@@ -55,6 +55,9 @@ def connected(
             f"planner_address:=grpc://127.0.0.1:{relay.port}",
             f"serving.plan_timeout:={TIMEOUT}",
             f"encode:={request.param}",
+            # Planner, node and robot share one interpreter here, and may wait for it.
+            "max_age.camera:=10.0",
+            "max_age.joints:=10.0",
         )
         with neighbourhood(model, *parameters) as node:
             yield Connected(node, relay, service)
