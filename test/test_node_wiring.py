@@ -291,10 +291,13 @@ def test_ray_plans_the_same_and_its_death_costs_a_pause(model: Path) -> None:
         assert len(neighbours.robot.targets) == 1
 
 
-def test_an_interrupt_during_a_search_ends_the_node_in_time(model: Path) -> None:
+def test_an_interrupt_during_a_search_ends_the_node_in_time(model: Path, tmp_path: Path) -> None:
+    reference = (share_directory() / "config" / "search" / "reference.yaml").read_text()
+    endless = tmp_path / "endless.yaml"
+    endless.write_text(reference.replace("rounds: 10", "rounds: 1000"))
     command = [sys.executable, "-m", "jepa_planner_ros.ros.planner_node"]
     process = subprocess.Popen(
-        [*command, *options(model, "search:=reference")], stderr=subprocess.PIPE, text=True
+        [*command, *options(model, f"search:={endless}")], stderr=subprocess.PIPE, text=True
     )
     rclpy.init()
     try:
