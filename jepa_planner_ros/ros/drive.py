@@ -22,8 +22,6 @@ from jepa_planner_ros.types import Float64Array
 _LAG_AGE = 0.2
 # The target itself is repeated for this long, s, for controllers that stop when they hear nothing.
 _LINGERING = 0.5
-# Periods after which a setpoint is late.
-_LATE = 1.5
 
 
 class Drive(Protocol):
@@ -77,8 +75,9 @@ class DirectDrive:
 class SmoothDrive:
     """Sends setpoints on a smooth way to each target, at a steady rate.
 
-    On a busy computer the timer is late; the motion then waits for it, so that no setpoint is
-    farther from the one before than the limits allow.
+    Setpoint follows setpoint by one period of the motion's own clock, however late the timer is:
+    on a busy computer the motion takes longer, and no setpoint is farther from those before than
+    the limits allow.
 
     Args:
         node: has the timer.
@@ -98,23 +97,25 @@ class SmoothDrive:
         self._lock = Lock()
         self._setpoints = Setpoints()
         self._under_way = False
-        self._longest_gap = _LATE / rate
-        self._sent = time.monotonic()
-        self._waited = 0.0
+        self._period = 1.0 / rate
+        self._now = 0.0
+        """Time on the motion's clock, s: that of the setpoint sent last."""
+        self._heard = time.monotonic()
         # The node's own clock may be simulated and stop or jump; a watchdog must not.
         steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._timer = node.create_timer(1.0 / rate, self._send, callback_group=group, clock=steady)
+        self._timer = node.create_timer(self._period, self._send, callback_group=group, clock=steady)
 
     def prepare(self, settings: ControlSettings) -> None:
         """An episode begins, with these settings; an earlier fault does not count any more."""
         with self._lock:
             self._settings = settings
-            self._setpoints = Setpoints(self._setpoints.motion, heard=self._now)
+            self._setpoints = Setpoints(self._setpoints.motion)
+            self._heard = time.monotonic()
 
     def fault(self) -> str | None:
         """Why the motion was stopped, if it was; asking shows that the control loop runs."""
         with self._lock:
-            self._setpoints = self._setpoints.heard_at(self._now)
+            self._heard = time.monotonic()
             return self._setpoints.fault
 
     def command(self, target: Float64Array, gripper: GripperMotion | None) -> None:
@@ -128,6 +129,7 @@ class SmoothDrive:
             setpoints = self._setpoints.towards(
                 target, measured.state, self._now, settings.motion, settings.safety
             )
+            self._heard = time.monotonic()
             self._begin(setpoints)
         if gripper is not None:
             self._commander.grip(gripper)
@@ -143,11 +145,6 @@ class SmoothDrive:
             if self._setpoints.moving(now):
                 self._divert(self._setpoints.braked(now, self._settings.safety))
 
-    @property
-    def _now(self) -> float:
-        """Time on the motion's clock, which stands while the timer is late, s."""
-        return time.monotonic() - self._waited
-
     def _begin(self, setpoints: Setpoints) -> None:
         assert setpoints.motion is not None
         self._commander.begin(setpoints.motion)
@@ -162,16 +159,16 @@ class SmoothDrive:
 
     def _send(self) -> None:
         with self._lock:
-            present = time.monotonic()
-            gap, self._sent = present - self._sent, present
+            self._now += self._period
             if not self._under_way:
                 return
-            self._waited += max(0.0, gap - self._longest_gap)
-            now, settings = self._now, self._settings
+            steady, now, settings = time.monotonic(), self._now, self._settings
             measured = self._arm.newest()
-            known = measured is not None and present - measured.time <= _LAG_AGE
+            known = measured is not None and steady - measured.time <= _LAG_AGE
             state = measured.state if measured is not None and known else None
-            watched = self._setpoints.watched(now, state, settings.motion, settings.safety)
+            watched = self._setpoints.watched(
+                now, steady - self._heard, state, settings.motion, settings.safety
+            )
             if watched.motion is not self._setpoints.motion:
                 self._divert(watched)
             self._setpoints = watched
