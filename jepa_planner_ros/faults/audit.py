@@ -1,0 +1,116 @@
+"""What a controller is sent, held against the limits by differences of the setpoints alone.
+
+Nothing here knows how setpoints are made. A sequence of setpoints of one rate has as its speed,
+acceleration and jerk their first, second and third differences, which no smooth motion within the
+limits exceeds.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from jepa_planner_ros.control.settings import SafetyLimits
+from jepa_planner_ros.geometry import GRIPPER, POSITION, ROTATION
+from jepa_planner_ros.types import Float64Array
+
+_ROUNDING = 1.0 + 1e-6
+_BOX_ROUNDING = 1e-6  # m
+# After a longer silence, s, a sequence has ended; the next begins where the arm rests or held.
+_PAUSE = 0.2
+_ORDERS = ("speed", "acceleration", "jerk")
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A limit that was exceeded, how far in parts of it, and when, s."""
+
+    limit: str
+    excess: float
+    time: float
+
+
+@dataclass
+class SetpointAudit:
+    """Judges setpoints as they come.
+
+    Attributes:
+        limits: to be kept.
+        period: from setpoint to setpoint, s.
+        start_distance: how far from the measured arm, or from the last setpoint, a sequence may
+            begin, m.
+        highest: by limit, the highest part of it that was made use of.
+        violations: found so far.
+        received: setpoints judged.
+    """
+
+    limits: SafetyLimits
+    period: float
+    start_distance: float = 0.02
+    highest: dict[str, float] = field(default_factory=dict)
+    violations: list[Violation] = field(default_factory=list)
+    received: int = 0
+    _heard: float = -np.inf
+    _last: Float64Array | None = None
+    _steps: deque[Float64Array] = field(default_factory=lambda: deque(maxlen=3))
+
+    def judge(self, setpoint: Float64Array, measured: Float64Array | None, time: float) -> None:
+        """Take in a setpoint (7,), with the arm measured at a state (7,) and heard of at `time` s."""
+        self.received += 1
+        self._judge_position(setpoint[POSITION], time)
+        last, self._last = self._last, setpoint
+        paused, self._heard = time - self._heard > _PAUSE, time
+        if last is None or paused:
+            self._steps.clear()
+            self._judge_start(setpoint, last, measured, time)
+            return
+        self._steps.append(_step(last, setpoint))
+        steps = np.array(self._steps)
+        for part, kind in ((POSITION, "translation"), (ROTATION, "rotation")):
+            for order, name in enumerate(_ORDERS[: len(steps)]):
+                slope = np.diff(steps[-order - 1 :, part], order, axis=0)[-1]
+                value = float(np.linalg.norm(slope)) / self.period ** (order + 1)
+                limit = f"{kind}_{name}"
+                self._count(limit, value / getattr(self.limits, limit), time)
+
+    def _judge_position(self, position: Float64Array, time: float) -> None:
+        below = np.array(self.limits.workspace_min) - position
+        above = position - np.array(self.limits.workspace_max)
+        if (outside := float(max(below.max(), above.max()))) > _BOX_ROUNDING:
+            self.violations.append(Violation("workspace", outside, time))
+        for low, high in self.limits.forbidden_boxes:
+            if (position > low).all() and (position < high).all():
+                self.violations.append(Violation("forbidden_boxes", 1.0, time))
+
+    def _judge_start(
+        self,
+        setpoint: Float64Array,
+        last: Float64Array | None,
+        measured: Float64Array | None,
+        time: float,
+    ) -> None:
+        away = [
+            float(np.linalg.norm((setpoint - known)[POSITION]))
+            for known in (last, measured)
+            if known is not None
+        ]
+        if away:
+            self._count("start", min(away) / self.start_distance, time)
+
+    def _count(self, limit: str, part: float, time: float) -> None:
+        self.highest[limit] = max(part, self.highest.get(limit, 0.0))
+        if part > _ROUNDING:
+            self.violations.append(Violation(limit, part, time))
+
+
+def _step(start: Float64Array, end: Float64Array) -> Float64Array:
+    """Metres and rotation vector (6,) from a state (7,) to the next."""
+    turn = Rotation.from_euler("xyz", end[ROTATION]) * Rotation.from_euler(
+        "xyz", start[ROTATION]
+    ).inv()
+    step = np.empty(GRIPPER)
+    step[POSITION], step[ROTATION] = end[POSITION] - start[POSITION], turn.as_rotvec()
+    return step
