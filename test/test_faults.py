@@ -33,7 +33,9 @@ def motion(stretch: float = 1.0) -> np.ndarray:
     """Setpoints of a motion as fast as the limits allow, then `stretch` times slower."""
     target = HOME + np.array([0.2, 0.0, 0.0, 0.0, 0.0, 0.3, 0.0])
     fast = CartesianMotion.at_rest(HOME, 0.0).towards(target, 0.0, 0.1, LIMITS.motion)
-    return np.array([fast.at(time) for time in np.arange(0.0, stretch * fast.ends, PERIOD) / stretch])
+    return np.array(
+        [fast.at(time) for time in np.arange(0.0, stretch * fast.ends, PERIOD) / stretch]
+    )
 
 
 def test_a_motion_within_the_limits_is_found_to_be_so() -> None:
@@ -77,9 +79,7 @@ def test_a_few_faults_do_no_harm(tmp_path: Path, capsys: pytest.CaptureFixture[s
     )
     few = ["--episodes", str(len(names)), "--faults", *names, "--logs", str(tmp_path)]
     # The interruption comes last, so that nothing is started twice.
-    assert main(["bench", "faults", *few, "--json", str(figures)]) == 0, (
-        capsys.readouterr().out
-    )
+    assert main(["bench", "faults", *few, "--json", str(figures)]) == 0, capsys.readouterr().out
     found = json.loads(figures.read_text())
     assert found["episodes"] == len(names)
     assert found["setpoints"] > 50

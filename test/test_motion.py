@@ -150,6 +150,14 @@ def test_setpoints_go_on_from_the_last_unless_the_arm_was_moved() -> None:
     np.testing.assert_allclose(
         setpoints.towards(away(x=0.1), moved, 2.0, MOTION, LIMITS).at(2.0), moved, atol=1e-9
     )
+    # As long as setpoints are sent they do not jump, but go back to the arm before they go on.
+    back = setpoints.towards(away(x=0.1), moved, 1.2, MOTION, LIMITS)
+    assert back.motion is not None
+    path = samples(back.motion)
+    np.testing.assert_allclose(path[0], away(x=0.05), atol=1e-9)
+    assert highest(path, LIMITS) <= ROUNDING
+    assert np.linalg.norm(path - moved, axis=1).min() < 1e-3
+    np.testing.assert_allclose(back.at(back.motion.ends), away(x=0.1), atol=1e-9)
 
 
 def test_a_silent_control_loop_makes_the_setpoints_brake() -> None:

@@ -15,6 +15,9 @@ from jepa_planner_ros.control.settings import MotionSettings, SafetyLimits
 from jepa_planner_ros.robot.motion import CartesianMotion
 from jepa_planner_ros.types import Float64Array
 
+# How long the last setpoint of a motion is repeated, s.
+_LINGERING = 0.5
+
 
 @dataclass(frozen=True, eq=False)
 class Setpoints:
@@ -32,6 +35,13 @@ class Setpoints:
         """Whether a motion is under way."""
         return self.motion is not None and time < self.motion.ends
 
+    def sending(self, time: float) -> bool:
+        """Whether setpoints are to be sent: the last for a while, too.
+
+        There are controllers that stop when they hear nothing.
+        """
+        return self.moving(time - _LINGERING)
+
     def at(self, time: float) -> Float64Array | None:
         """The setpoint (7,) at a moment; None before the first motion."""
         return None if self.motion is None else self.motion.at(time)
@@ -46,12 +56,16 @@ class Setpoints:
     ) -> Setpoints:
         """Leave for a target (7,).
 
-        The motion goes on from the last setpoint; from where the arm is measured where it has
-        never been sent anywhere, or was moved away since it came to rest.
+        The motion goes on from the last setpoint. After a silence it begins where the arm is
+        measured, if that was moved away meanwhile; while setpoints are sent they go back there.
         """
         present = self.motion
-        resting = not self.moving(time)
-        if present is None or (resting and _moved_away(present.at(time), measured, limits)):
+        if present is None:
+            present = CartesianMotion.at_rest(measured, time)
+        elif not self.moving(time) and _moved_away(present.at(time), measured, limits):
+            if self.sending(time):
+                present = present.towards(measured, time, 0.0, limits.motion)
+                return replace(self, motion=present.then(target, time, 0.0, limits.motion))
             present = CartesianMotion.at_rest(measured, time)
         leaving = present.towards(target, time, motion.duration, limits.motion)
         return replace(self, motion=leaving)

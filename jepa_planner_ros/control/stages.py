@@ -241,6 +241,9 @@ def judge(episode: Episode, time: float, seen: Observation) -> Next:
             f"The budget was spent at {episode.progress}: raise step_budget or energy_threshold, "
             "or give a photograph nearer to where the arm is."
         )
+        target, limits = episode.target, episode.settings.safety
+        if target is not None and (missed := drift(target, seen.state, limits)):
+            reason += f" The arm does not follow: {missed}."
         return end(episode, time, Outcome.BUDGET_SPENT, reason)
     return episode, ()
 

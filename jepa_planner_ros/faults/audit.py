@@ -108,9 +108,10 @@ class SetpointAudit:
 
 def _step(start: Float64Array, end: Float64Array) -> Float64Array:
     """Metres and rotation vector (6,) from a state (7,) to the next."""
-    turn = Rotation.from_euler("xyz", end[ROTATION]) * Rotation.from_euler(
-        "xyz", start[ROTATION]
-    ).inv()
+    turn = (
+        Rotation.from_euler("xyz", end[ROTATION])
+        * Rotation.from_euler("xyz", start[ROTATION]).inv()
+    )
     step = np.empty(GRIPPER)
     step[POSITION], step[ROTATION] = end[POSITION] - start[POSITION], turn.as_rotvec()
     return step

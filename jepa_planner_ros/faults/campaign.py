@@ -50,7 +50,7 @@ LIMITS = SafetyLimits(
     rotation_speed=1.0,
     rotation_acceleration=8.0,
     rotation_jerk=160.0,
-    lag_distance=0.1,
+    lag_distance=0.12,
 )
 """Of the arm here: a step takes half of the time that it takes by default."""
 
@@ -75,8 +75,8 @@ _PLANNER_PARAMETERS: Mapping[str, object] = {
     "motion.duration": 0.3,
     "motion.still_time": 0.1,
     "motion.time_limit": 3.0,
-    "max_age.camera": 1.0,
-    "max_age.joints": 1.0,
+    "max_age.camera": 1.5,
+    "max_age.joints": 1.5,
     "world_model.checkpoint": "shipped",
     **{f"limits.{name}": value for name, value in asdict(LIMITS.motion).items()},
     "limits.lag_distance": LIMITS.lag_distance,
@@ -195,9 +195,7 @@ def _drawn(fault: str, seed: int, random: np.random.Generator) -> Plan:
     return Plan(seed, fault, mode, strikes, budget)
 
 
-def run(
-    plans: list[Plan], planner: str, logs: Path, told: Callable[[Verdict], None]
-) -> Campaign:
+def run(plans: list[Plan], planner: str, logs: Path, told: Callable[[Verdict], None]) -> Campaign:
     """Run the episodes, with simulation and planner started anew after each interrupted node.
 
     Args:
@@ -214,7 +212,8 @@ def run(
     audit = SetpointAudit(LIMITS, 1.0 / _RATE)
     waiting = deque(plans)
     while waiting:
-        with ProcessFamily() as family, _Stage(family, planner, logs, audit) as stage:
+        folder = logs / f"from_{len(verdicts):03d}"
+        with ProcessFamily() as family, _Stage(family, planner, folder, audit) as stage:
             while waiting and not stage.interrupted:
                 verdicts.append(stage.perform(waiting.popleft()))
                 told(verdicts[-1])

@@ -232,13 +232,16 @@ FAULTS: Mapping[str, Fault] = {
     "clock_set_back": Fault(
         "the robot's clock is set back", joints=_stamped(_SET_BACK), images=_stamped(_SET_BACK)
     ),
-    "controller_deaf": Fault("the controller ignores commands", obeyed=False),
+    "controller_deaf": Fault(
+        "the controller ignores commands",
+        # After one step or two it cannot be told from an arm that was held back.
+        _ABORTS | {Outcome.BUDGET_SPENT},
+        obeyed=False,
+    ),
     "second_goal": Fault(
         "another goal is sent", ENDS_BY_ITSELF, interference=Interference.SECOND_GOAL
     ),
-    "cancelled": Fault(
-        "the goal is cancelled", _CANCELLED, interference=Interference.CANCEL
-    ),
+    "cancelled": Fault("the goal is cancelled", _CANCELLED, interference=Interference.CANCEL),
     "cancelled_while_planning": Fault(
         "the goal is cancelled while a plan is made, which comes after that",
         _CANCELLED,

@@ -46,7 +46,9 @@ class Relay:
         self._images = node.create_publisher(Image, "image_raw", qos_profile_sensor_data)
         self._joints = node.create_publisher(JointState, "joint_states", qos_profile_sensor_data)
         self._targets = node.create_publisher(PoseStamped, f"{ROBOT}/target_pose", newest)
-        self._grippers = node.create_publisher(Float64MultiArray, f"{ROBOT}/{GRIPPER_TOPIC}", newest)
+        self._grippers = node.create_publisher(
+            Float64MultiArray, f"{ROBOT}/{GRIPPER_TOPIC}", newest
+        )
         for kind, topic, receive, qos in (
             (Image, f"{ROBOT}/image_raw", self._pass_image, newest),
             (JointState, f"{ROBOT}/joint_states", self._pass_joints, newest),

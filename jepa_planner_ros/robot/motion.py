@@ -198,13 +198,22 @@ class CartesianMotion:
         under way, it stops first.
         """
         stopped = self.braked(time, limits) if time < self.ends else self
-        origin, start = stopped._reached(stopped.ends), max(time, stopped.ends)
+        return stopped.then(target, time, duration, limits)
+
+    def then(
+        self, target: Float64Array, time: float, duration: float, limits: MotionLimits
+    ) -> CartesianMotion:
+        """This motion and, after its end, one to a state (7,).
+
+        Both together take `duration` seconds from `time` on, or as much longer as the limits ask.
+        """
+        start = max(time, self.ends)
+        origin = self._reached(start)
         way = origin.distance_to(target)
-        metres, radians = _lengths(way)
-        left = duration - (start - time)
-        pace = SmoothPace(max(left, _SHORTEST, travel_time(metres, radians, limits)))
+        least = max(_SHORTEST, travel_time(*_lengths(way), limits))
+        pace = SmoothPace(max(least, duration - (start - time)))
         leaving = CartesianMotion(origin, way, pace, start)
-        return leaving if start == time else stopped._followed_by(leaving)
+        return leaving if start == time else self._followed_by(leaving)
 
     def braked(self, time: float, limits: MotionLimits) -> CartesianMotion:
         """The motion that stops this one on its way, as soon after `time` as the limits allow."""
@@ -227,6 +236,8 @@ class CartesianMotion:
         return CartesianMotion(present.origin, present.way, pace, time)
 
     def _followed_by(self, following: CartesianMotion) -> CartesianMotion:
+        if self.following is not None:
+            following = self.following._followed_by(following)
         return replace(self, following=following)
 
     @property

@@ -20,8 +20,6 @@ from jepa_planner_ros.types import Float64Array
 
 # A pose older than this, s, says nothing about how far a moving arm lags behind.
 _LAG_AGE = 0.2
-# The target itself is repeated for this long, s, for controllers that stop when they hear nothing.
-_LINGERING = 0.5
 
 
 class Drive(Protocol):
@@ -103,7 +101,9 @@ class SmoothDrive:
         self._heard = time.monotonic()
         # The node's own clock may be simulated and stop or jump; a watchdog must not.
         steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._timer = node.create_timer(self._period, self._send, callback_group=group, clock=steady)
+        self._timer = node.create_timer(
+            self._period, self._send, callback_group=group, clock=steady
+        )
 
     def prepare(self, settings: ControlSettings) -> None:
         """An episode begins, with these settings; an earlier fault does not count any more."""
@@ -175,7 +175,7 @@ class SmoothDrive:
             setpoint = watched.at(now)
             assert setpoint is not None, "a motion is under way"
             self._commander.follow(setpoint)
-            self._under_way = watched.moving(now - _LINGERING)
+            self._under_way = watched.sending(now)
 
 
 class EnableSwitch:
