@@ -58,7 +58,7 @@ class SetpointAudit:
     _steps: deque[Float64Array] = field(default_factory=lambda: deque(maxlen=3))
 
     def judge(self, setpoint: Float64Array, measured: Float64Array | None, time: float) -> None:
-        """Take in a setpoint (7,), with the arm measured at a state (7,) and heard of at `time` s."""
+        """Take in a setpoint (7,) sent at `time` s, when the arm was measured at a state (7,)."""
         self.received += 1
         self._judge_position(setpoint[POSITION], time)
         last, self._last = self._last, setpoint

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from jepa_planner_ros.faults.campaign import Campaign, Verdict
 
 _DESCRIPTION = """\
-Run episodes in simulation with a fault in each: sensors that lie, freeze or fall silent, clocks that
-jump, a controller that ignores commands, clients that change their mind. The planner node and the
-simulated arm are real and talk over DDS; a relay between them meddles with the messages and holds
-every setpoint that the controller is sent against the limits of position, speed, acceleration and
-jerk.
+Run episodes in simulation with a fault in each: sensors that lie, freeze or fall silent, clocks
+that jump, a controller that ignores commands, clients that change their mind. The planner node and
+the simulated arm are real and talk over DDS; a relay between them meddles with the messages and
+holds every setpoint that the controller is sent against the limits of position, speed, acceleration
+and jerk.
 """
 
 _EPILOG = """\
