@@ -124,7 +124,7 @@ class UnreliableRobot(ImaginedRobot):
         motion = self.settings.motion
         self.setpoints = self.setpoints.watched(self.time, 0.0, self.state, motion, LIMITS)
         setpoint = self.setpoints.at(self.time)
-        if setpoint is not None and self.setpoints.moving(self.time - 3 * TICK):
+        if setpoint is not None and self.setpoints.sending(self.time):
             self.audit.judge(setpoint, self.state, self.time)
         return replace(super().tick(), fault=self.setpoints.fault)
 

@@ -60,6 +60,16 @@ def test_setpoints_outside_the_workspace_or_far_from_the_arm_are_found() -> None
     assert {one.limit for one in judged(np.array([HOME]), box).violations} == {"forbidden_boxes"}
 
 
+def test_a_sequence_that_breaks_off_in_motion_is_found() -> None:
+    whole = motion()
+    broken = judged(whole[: len(whole) // 2])
+    broken.end()
+    assert {one.limit for one in broken.violations} == {"left in motion"}
+    audit = judged(whole)
+    audit.end()
+    assert audit.violations == []
+
+
 def test_every_fault_is_drawn_equally_often() -> None:
     drawn = [plan.fault for plan in draw(2 * len(FAULTS), seed=3)]
     assert all(drawn.count(name) == 2 for name in FAULTS)

@@ -12,7 +12,7 @@ from scipy.spatial.transform import Rotation
 
 from jepa_planner_ros.control import MotionSettings, SafetyLimits
 from jepa_planner_ros.control.safety import distance
-from jepa_planner_ros.control.setpoints import Setpoints
+from jepa_planner_ros.control.setpoints import Setpoints, tracking_twist
 from jepa_planner_ros.robot.kinematics import HOME_JOINTS, end_effector_state
 from jepa_planner_ros.robot.limits import PANDA
 from jepa_planner_ros.robot.motion import CartesianMotion, Reference
@@ -184,6 +184,16 @@ def test_an_arm_that_stays_behind_is_not_pushed_on() -> None:
     assert distance(held, HOME)[0] < 1e-9, "the setpoint goes back to where the arm is"
     assert highest(samples(stopped.motion), LIMITS) <= ROUNDING
     assert stopped.braked(0.8, LIMITS) is stopped, "and is not kept from it"
+
+
+def test_a_twist_keeps_the_speed_and_makes_up_for_what_the_arm_is_off() -> None:
+    velocity = np.array([0.1, 0.0, 0.0, 0.0, 0.0, 0.2])
+    np.testing.assert_allclose(tracking_twist(HOME, velocity, HOME, LIMITS), velocity, atol=1e-12)
+    behind = tracking_twist(HOME, velocity, away(x=-0.01, yaw=-0.02), LIMITS)
+    np.testing.assert_allclose(behind, [0.14, 0.0, 0.0, 0.0, 0.0, 0.28], atol=1e-6)
+    far = tracking_twist(HOME, velocity, away(x=-0.2, y=0.3, yaw=1.0), LIMITS)
+    assert np.linalg.norm(far[:3]) == pytest.approx(LIMITS.translation_speed)
+    assert np.linalg.norm(far[3:]) == pytest.approx(LIMITS.rotation_speed)
 
 
 def test_a_motion_becomes_a_path_of_the_joints() -> None:

@@ -10,13 +10,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from jepa_planner_ros.control.safety import distance, lag
 from jepa_planner_ros.control.settings import MotionSettings, SafetyLimits
-from jepa_planner_ros.robot.motion import CartesianMotion
+from jepa_planner_ros.geometry import POSITION, ROTATION
+from jepa_planner_ros.robot.motion import CartesianMotion, Reference
 from jepa_planner_ros.types import Float64Array
 
 # How long the last setpoint of a motion is repeated, s.
 _LINGERING = 0.5
+# Of what the arm is off its setpoint, the part that a twist makes up for in a second.
+_TRACKING_GAIN = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +75,10 @@ class Setpoints:
         leaving = present.towards(target, time, motion.duration, limits.motion)
         return replace(self, motion=leaving)
 
+    def velocity(self, time: float) -> Float64Array:
+        """Linear and angular velocity (6,) of the setpoint at a moment, m/s and rad/s."""
+        return np.zeros(6) if self.motion is None else self.motion.velocity(time)
+
     def braked(self, time: float, limits: SafetyLimits) -> Setpoints:
         """Come to rest as soon as the limits allow.
 
@@ -111,6 +120,24 @@ class Setpoints:
             return self
         back = self.motion.towards(measured, time, 0.0, limits.motion)
         return replace(self, motion=back, fault=lagging)
+
+
+def tracking_twist(
+    setpoint: Float64Array, velocity: Float64Array, measured: Float64Array, limits: SafetyLimits
+) -> Float64Array:
+    """The velocity (6,) to send for an arm that is to be at a setpoint (7,) with a velocity (6,).
+
+    What the arm measured at a state (7,) is off is made up for; the speeds stay within the limits.
+    """
+    twist = velocity.copy()
+    error = Reference.from_state(measured).distance_to(setpoint)
+    for part, fastest in (
+        (POSITION, limits.translation_speed),
+        (ROTATION, limits.rotation_speed),
+    ):
+        asked = velocity[part] + _TRACKING_GAIN * error[part]
+        twist[part] = asked * (fastest / max(fastest, float(np.linalg.norm(asked))))
+    return twist
 
 
 def _moved_away(setpoint: Float64Array, measured: Float64Array, limits: SafetyLimits) -> bool:

@@ -85,8 +85,9 @@ def sensed(episode: Episode, event: Event) -> Episode:
     if not isinstance(event, Tick):
         return episode
     before, arm = episode.arm, event.arm
-    known = before is not None and arm is not None
-    set_back = max(0.0, (before.stamp - arm.stamp) / NANOSECONDS) if known else 0.0
+    set_back = 0.0
+    if before is not None and arm is not None:
+        set_back = max(0.0, (before.stamp - arm.stamp) / NANOSECONDS)
     return replace(episode, arm=arm, set_back=set_back)
 
 

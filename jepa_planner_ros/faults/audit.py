@@ -19,8 +19,10 @@ from jepa_planner_ros.types import Float64Array
 
 _ROUNDING = 1.0 + 1e-6
 _BOX_ROUNDING = 1e-6  # m
-# After a longer silence, s, a sequence has ended; the next begins where the arm rests or held.
-_PAUSE = 0.2
+# Of the limit of speed: what a sequence may end at.
+_RESTING = 0.02
+# A setpoint repeated that often ends a sequence; the next begins there, or where the arm is.
+_REPEATED = 20
 _ORDERS = ("speed", "acceleration", "jerk")
 
 
@@ -53,7 +55,8 @@ class SetpointAudit:
     highest: dict[str, float] = field(default_factory=dict)
     violations: list[Violation] = field(default_factory=list)
     received: int = 0
-    _heard: float = -np.inf
+    _heard: float = 0.0
+    _still: int = 0
     _last: Float64Array | None = None
     _steps: deque[Float64Array] = field(default_factory=lambda: deque(maxlen=3))
 
@@ -61,12 +64,13 @@ class SetpointAudit:
         """Take in a setpoint (7,) sent at `time` s, when the arm was measured at a state (7,)."""
         self.received += 1
         self._judge_position(setpoint[POSITION], time)
-        last, self._last = self._last, setpoint
-        paused, self._heard = time - self._heard > _PAUSE, time
-        if last is None or paused:
-            self._steps.clear()
+        last, self._last, self._heard = self._last, setpoint, time
+        if last is None or self._still >= _REPEATED:
             self._judge_start(setpoint, last, measured, time)
+            self._steps.clear()
+            self._still = 0
             return
+        self._still = self._still + 1 if (setpoint == last).all() else 0
         self._steps.append(_step(last, setpoint))
         steps = np.array(self._steps)
         for part, kind in ((POSITION, "translation"), (ROTATION, "rotation")):
@@ -75,6 +79,16 @@ class SetpointAudit:
                 value = float(np.linalg.norm(slope)) / self.period ** (order + 1)
                 limit = f"{kind}_{name}"
                 self._count(limit, value / getattr(self.limits, limit), time)
+
+    def end(self) -> None:
+        """A sequence has ended; it must not have been left in motion."""
+        if self._steps:
+            speed = float(np.linalg.norm(self._steps[-1][POSITION])) / self.period
+            if speed > _RESTING * self.limits.translation_speed:
+                part = speed / self.limits.translation_speed
+                self.violations.append(Violation("left in motion", part, self._heard))
+        self._steps.clear()
+        self._still = _REPEATED
 
     def _judge_position(self, position: Float64Array, time: float) -> None:
         below = np.array(self.limits.workspace_min) - position

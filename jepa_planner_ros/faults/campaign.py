@@ -52,8 +52,8 @@ LIMITS = SafetyLimits(
     rotation_jerk=160.0,
     lag_distance=0.2,
 )
-"""Of the arm here: a step takes half of the time that it takes by default, and a simulation that the
-computer has no time for is not taken for an arm that does not follow."""
+"""Of the arm here: a step takes half of the time that it takes by default. A simulation that has to
+wait for a busy computer is not taken for an arm that does not follow."""
 
 _RATE = 50.0  # setpoints per second
 _TIME_LIMIT = 15.0
@@ -303,6 +303,7 @@ class _Stage:
             outcome, reason = None, str(late)
         elapsed = time.monotonic() - begun
         rested = self._rests()
+        self._audit.end()
         return Verdict(
             plan,
             outcome,

@@ -6,6 +6,7 @@ import time
 from threading import Lock
 from typing import Protocol
 
+import numpy as np
 from rclpy.callback_groups import CallbackGroup
 from rclpy.clock import Clock
 from rclpy.clock_type import ClockType
@@ -16,10 +17,13 @@ from jepa_planner_ros.control import ControlSettings, GripperMotion, RobotError
 from jepa_planner_ros.control.setpoints import Setpoints
 from jepa_planner_ros.ros.arm import Arm
 from jepa_planner_ros.ros.commander import Commander
+from jepa_planner_ros.ros.gripper import Gripper
 from jepa_planner_ros.types import Float64Array
 
 # A pose older than this, s, says nothing about how far a moving arm lags behind.
 _LAG_AGE = 0.2
+
+_STILL = np.zeros(6)
 
 
 class Drive(Protocol):
@@ -40,12 +44,17 @@ class Drive(Protocol):
     def stop(self) -> None:
         """Stop whatever is under way, without waiting for the control loop."""
 
+    @property
+    def moving(self) -> bool:
+        """Whether setpoints are on their way."""
+
 
 class DirectDrive:
     """Sends each target as it is, to a controller that finds its own way there."""
 
-    def __init__(self, commander: Commander) -> None:
+    def __init__(self, commander: Commander, gripper: Gripper) -> None:
         self._commander = commander
+        self._gripper = gripper
 
     def prepare(self, settings: ControlSettings) -> None:
         """Nothing depends on the settings."""
@@ -57,17 +66,22 @@ class DirectDrive:
     def command(self, target: Float64Array, gripper: GripperMotion | None) -> None:
         """Go to a state (7,). Raises `RobotError`."""
         self._commander.require_controller()
-        self._commander.follow(target)
+        self._commander.follow(target, _STILL)
         if gripper is not None:
-            self._commander.grip(gripper)
+            self._gripper.grip(gripper)
 
     def hold(self, target: Float64Array) -> None:
         """Go back to a state (7,) at which the arm was measured. Raises `RobotError`."""
         self._commander.require_controller()
-        self._commander.follow(target)
+        self._commander.follow(target, _STILL)
 
     def stop(self) -> None:
         """Nothing is under way here; the control loop holds the arm at its next tick."""
+
+    @property
+    def moving(self) -> bool:
+        """A target is sent once."""
+        return False
 
 
 class SmoothDrive:
@@ -80,16 +94,24 @@ class SmoothDrive:
     Args:
         node: has the timer.
         commander: sends.
+        gripper: opens and closes.
         arm: is measured.
         rate: setpoints per second.
         group: of the timer, in which nothing else may run long.
     """
 
     def __init__(
-        self, node: Node, commander: Commander, arm: Arm, rate: float, group: CallbackGroup
+        self,
+        node: Node,
+        commander: Commander,
+        gripper: Gripper,
+        arm: Arm,
+        rate: float,
+        group: CallbackGroup,
     ) -> None:
         self._node = node
         self._commander = commander
+        self._gripper = gripper
         self._arm = arm
         self._settings = ControlSettings()
         self._lock = Lock()
@@ -132,7 +154,7 @@ class SmoothDrive:
             self._heard = time.monotonic()
             self._begin(setpoints)
         if gripper is not None:
-            self._commander.grip(gripper)
+            self._gripper.grip(gripper)
 
     def hold(self, target: Float64Array) -> None:
         """Brake; where the arm stops then depends on how fast it was."""
@@ -145,9 +167,15 @@ class SmoothDrive:
             if self._setpoints.moving(now):
                 self._divert(self._setpoints.braked(now, self._settings.safety))
 
+    @property
+    def moving(self) -> bool:
+        """Whether setpoints are on their way."""
+        with self._lock:
+            return self._setpoints.moving(self._now)
+
     def _begin(self, setpoints: Setpoints) -> None:
         assert setpoints.motion is not None
-        self._commander.begin(setpoints.motion)
+        self._commander.begin(setpoints.motion, self._settings.safety)
         self._setpoints, self._under_way = setpoints, True
 
     def _divert(self, setpoints: Setpoints) -> None:
@@ -174,8 +202,10 @@ class SmoothDrive:
             self._setpoints = watched
             setpoint = watched.at(now)
             assert setpoint is not None, "a motion is under way"
-            self._commander.follow(setpoint)
+            self._commander.follow(setpoint, watched.velocity(now))
             self._under_way = watched.sending(now)
+            if not self._under_way:
+                self._commander.rest()
 
 
 class EnableSwitch:

@@ -44,7 +44,10 @@ ENCODERS = ("onboard", "remote")
 SERVING_DEVICES = ("auto", "cpu", "cuda")
 POSE_SOURCES = ("joint_states", "current_pose")
 IMAGE_TRANSPORTS = ("raw", "compressed")
-COMMANDER_NAMES = ("crisp", "servo", "joint_trajectory", "dry_run")
+COMMANDER_NAMES = ("crisp", "servo", "servo_twist", "joint_trajectory", "dry_run")
+GRIPPER_NAMES = ("position", "franka_gripper", "gripper_command", "none")
+_MOTION_COMMANDERS = ("servo_twist", "joint_trajectory")
+"""Those that are sent motions, not targets."""
 
 
 class ParameterError(ValueError):
@@ -198,10 +201,18 @@ PARAMETERS = (
     _Declared(
         "commander",
         "crisp",
-        "Controllers to command: CRISP's Cartesian impedance (target_pose), MoveIt Servo "
-        "(servo_node/pose_target_cmds), a joint_trajectory_controller, or none: dry_run publishes "
-        "on ~/would_command what would be commanded.",
+        "Controllers to command: CRISP's Cartesian impedance (target_pose), MoveIt Servo by poses "
+        "(servo_node/pose_target_cmds) or by velocities (servo_node/delta_twist_cmds), a "
+        "joint_trajectory_controller, or none: dry_run publishes on ~/would_command what would be "
+        "commanded.",
         choices=COMMANDER_NAMES,
+    ),
+    _Declared(
+        "gripper",
+        "position",
+        "Gripper to command: by its position on gripper/gripper_position_controller/commands, "
+        "Franka's own by its actions (franka_msgs), one by the action of control_msgs, or none.",
+        choices=GRIPPER_NAMES,
     ),
     _Declared(
         "setpoint_rate",
@@ -519,6 +530,7 @@ class Wiring:
     joint_prefix: str
     robot: str
     commander: str
+    gripper: str
     setpoint_rate: float
     enabled: bool
     pose_source: str
@@ -606,10 +618,11 @@ def read_wiring(values: Mapping[str, Any]) -> Wiring:
         ParameterError: a value is not allowed.
     """
     _check_choices(values)
-    if values["commander"] == "joint_trajectory" and values["setpoint_rate"] == 0.0:
+    commander = values["commander"]
+    if commander in _MOTION_COMMANDERS and values["setpoint_rate"] == 0.0:
         raise ParameterError(
-            "Parameter setpoint_rate = 0 sends single targets, but commander = joint_trajectory "
-            "sends whole motions: set it to the rate of their points, for instance 50.0."
+            f"Parameter setpoint_rate = 0 sends single targets, but commander = {commander} sends "
+            "whole motions: set it to the rate of their points, for instance 50.0."
         )
     if values["encode"] == "remote" and values["planner"] != "remote":
         raise ParameterError(
@@ -630,7 +643,8 @@ def read_wiring(values: Mapping[str, Any]) -> Wiring:
         base_frame=values["base_frame"],
         joint_prefix=values["joint_prefix"],
         robot=values["robot"],
-        commander=values["commander"],
+        commander=commander,
+        gripper=values["gripper"],
         setpoint_rate=values["setpoint_rate"],
         enabled=values["enabled"],
         pose_source=values["pose_source"],

@@ -15,11 +15,13 @@ from sensor_msgs.msg import CompressedImage, Image
 
 from jepa_planner_ros.control import ControlSettings, Frame, GripperMotion, RobotError
 from jepa_planner_ros.control.episode import Tick
+from jepa_planner_ros.control.runner import TICK_PERIOD
 from jepa_planner_ros.control.safety import Stream, staleness
 from jepa_planner_ros.ros.arm import Arm, CurrentPoseArm, JointStateArm
 from jepa_planner_ros.ros.commander import COMMANDERS, Commander
 from jepa_planner_ros.ros.drive import DirectDrive, Drive, EnableSwitch, SmoothDrive
 from jepa_planner_ros.ros.driver import DriverState
+from jepa_planner_ros.ros.gripper import GRIPPERS, NoGripper
 from jepa_planner_ros.ros.images import (
     check_compressed_image,
     check_image,
@@ -153,13 +155,26 @@ class RosRobot:
         """Stop the arm in motion, at or near a state (7,). Raises `RobotError`."""
         self._drive.hold(target)
 
+    def rest(self, timeout: float) -> None:
+        """Stop the arm, whoever set it in motion, and wait until its setpoints have come to rest.
+
+        For `timeout` s at most.
+        """
+        self._drive.stop()
+        deadline = time.monotonic() + timeout
+        while self._drive.moving and time.monotonic() < deadline:
+            time.sleep(TICK_PERIOD)
+
 
 def _make_drive(
     node: Node, wiring: Wiring, commander: Commander, arm: Arm, group: CallbackGroup
 ) -> Drive:
-    if wiring.setpoint_rate == 0.0 or wiring.commander == "dry_run":
-        return DirectDrive(commander)
-    return SmoothDrive(node, commander, arm, wiring.setpoint_rate, group)
+    if wiring.commander == "dry_run":
+        return DirectDrive(commander, NoGripper(node))
+    gripper = GRIPPERS[wiring.gripper](node)
+    if wiring.setpoint_rate == 0.0:
+        return DirectDrive(commander, gripper)
+    return SmoothDrive(node, commander, gripper, arm, wiring.setpoint_rate, group)
 
 
 def _nothing_yet(topic: str) -> RobotError:
