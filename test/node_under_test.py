@@ -277,6 +277,8 @@ def options(model: Path, *parameters: str) -> list[str]:
         # Each target at once, so that a test sees the targets themselves; and no waiting.
         "setpoint_rate:=0.0",
         "ready_timeout:=1.0",
+        # One thing after the other, unless a goal says otherwise.
+        "control_mode:=blocking",
         *FAST,
     )
     return ["--ros-args", *(part for one in (*given, *parameters) for part in ("-p", one))]

@@ -55,7 +55,7 @@ def joint_path(
     for time in times:
         state = motion.at(motion.started + time)
         joints = inverse_kinematics.solve(state, joints)
-        missed = action_between(state, end_effector_state(joints, state[GRIPPER]))
+        missed = action_between(state, end_effector_state(joints, state[GRIPPER], limits.chain))
         if np.abs(missed).max() > _TOLERANCE:
             raise ValueError(
                 f"No joint positions within the limits of robot = {limits.name} bring the end "

@@ -20,11 +20,11 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from jepa_planner_ros.control import RobotError, SafetyLimits
 from jepa_planner_ros.control.setpoints import tracking_twist
-from jepa_planner_ros.robot.limits import LIMITS
 from jepa_planner_ros.robot.motion import CartesianMotion
 from jepa_planner_ros.robot.trajectory import JointPath, joint_path
 from jepa_planner_ros.ros.arm import Arm
 from jepa_planner_ros.ros.clock import duration_message, ros_now, stamp_message
+from jepa_planner_ros.ros.description import RobotDescription
 from jepa_planner_ros.ros.parameters import Wiring
 from jepa_planner_ros.ros.poses import pose_stamped_message
 from jepa_planner_ros.types import Float64Array
@@ -120,10 +120,14 @@ class TwistCommander:
             qos_overriding_options=QoSOverridingOptions.with_default_policies(),
         )
 
+    def missing(self) -> str | None:
+        """That no controller has been found, in a sentence; None when one listens."""
+        return _missing(self._twists, "MoveIt Servo")
+
     def require_controller(self) -> None:
         """Raise `RobotError` if no controller would act on a command."""
-        if self._twists.get_subscription_count() == 0:
-            raise _nobody_listens(self._twists.topic_name, "MoveIt Servo")
+        if missing := self.missing():
+            raise RobotError(missing)
 
     def begin(self, motion: CartesianMotion, limits: SafetyLimits) -> None:
         """The limits hold for the twists, too."""
@@ -185,9 +189,9 @@ class TrajectoryCommander:
     motion goes on from where the controller is.
     """
 
-    def __init__(self, node: Node, wiring: Wiring, arm: Arm) -> None:
+    def __init__(self, node: Node, wiring: Wiring, arm: Arm, description: RobotDescription) -> None:
         self._arm = arm
-        self._limits = LIMITS[wiring.robot]
+        self._description = description
         self._period = 1.0 / wiring.setpoint_rate
         self._trajectories = node.create_publisher(
             JointTrajectory,
@@ -215,7 +219,7 @@ class TrajectoryCommander:
                 "check that joint_states is published and names the arm's joints."
             )
         try:
-            path = joint_path(motion, measured.joints, self._period, self._limits)
+            path = joint_path(motion, measured.joints, self._period, self._description.robot)
         except ValueError as error:
             raise RobotError(str(error)) from error
         names = [f"{self._arm.joint_prefix}{index}" for index in range(1, 8)]
@@ -248,11 +252,11 @@ def _missing(commands: Publisher, controller: str) -> str | None:
     )
 
 
-COMMANDERS: Mapping[str, Callable[[Node, Wiring, Arm], Commander]] = {
-    "crisp": lambda node, wiring, arm: PoseCommander(node, wiring, "target_pose"),
-    "servo": lambda node, wiring, arm: PoseCommander(node, wiring, "servo_node/pose_target_cmds"),
-    "servo_twist": TwistCommander,
+COMMANDERS: Mapping[str, Callable[[Node, Wiring, Arm, RobotDescription], Commander]] = {
+    "crisp": lambda node, wiring, *_: PoseCommander(node, wiring, "target_pose"),
+    "servo": lambda node, wiring, *_: PoseCommander(node, wiring, "servo_node/pose_target_cmds"),
+    "servo_twist": lambda node, wiring, arm, _: TwistCommander(node, wiring, arm),
     "joint_trajectory": TrajectoryCommander,
-    "dry_run": lambda node, wiring, arm: DryRunCommander(node, wiring),
+    "dry_run": lambda node, wiring, *_: DryRunCommander(node, wiring),
 }
 """By the parameter ``commander``."""

@@ -27,7 +27,7 @@ from jepa_planner_ros.control import (
     SafetyLimits,
 )
 from jepa_planner_ros.control.action_queue import MERGE_RULES
-from jepa_planner_ros.robot.limits import LIMITS
+from jepa_planner_ros.robot.limits import LIMITS, RobotLimits
 from jepa_planner_ros.ros.poses import ControllerFrame
 from jepa_planner_ros.search.profiles import (
     DEFAULT_PROFILE,
@@ -279,7 +279,7 @@ PARAMETERS = (
     _tunable("seed", 0, "Seed of the search's noise.", bounds=(0, 2**63 - 1)),
     _tunable(
         "control_mode",
-        "blocking",
+        "non_blocking",
         "How planning and motion share the time, where a goal does not say.",
         choices=tuple(CONTROL_MODES),
     ),
@@ -674,14 +674,20 @@ def _read_remote(values: Mapping[str, Any]) -> RemoteSettings:
         raise ParameterError(f"Parameters of planner remote: {error}") from error
 
 
-def read_episode_defaults(values: Mapping[str, Any]) -> EpisodeDefaults:
+def read_episode_defaults(
+    values: Mapping[str, Any], robot: RobotLimits | None = None
+) -> EpisodeDefaults:
     """What an episode is run with.
+
+    Args:
+        values: of the parameters.
+        robot: the arm as it is described; None: the model that is named.
 
     Raises:
         ParameterError: a value is not allowed, alone or together with another.
     """
     _check_choices(values)
-    limits = _section(values, "limits") | {"robot": LIMITS[values["robot"]]}
+    limits = _section(values, "limits") | {"robot": robot or LIMITS[values["robot"]]}
     if values["commander"] == "dry_run":
         # Nobody follows in a dry run; every step is planned from where the arm is.
         limits["drift_patience"] = values["step_budget"]

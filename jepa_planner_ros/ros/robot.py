@@ -17,8 +17,10 @@ from jepa_planner_ros.control import ControlSettings, Frame, GripperMotion, Robo
 from jepa_planner_ros.control.episode import Tick
 from jepa_planner_ros.control.runner import TICK_PERIOD
 from jepa_planner_ros.control.safety import Stream, staleness
+from jepa_planner_ros.robot.limits import RobotLimits
 from jepa_planner_ros.ros.arm import Arm, CurrentPoseArm, JointStateArm
 from jepa_planner_ros.ros.commander import COMMANDERS, Commander
+from jepa_planner_ros.ros.description import RobotDescription
 from jepa_planner_ros.ros.drive import DirectDrive, Drive, EnableSwitch, SmoothDrive
 from jepa_planner_ros.ros.driver import DriverState
 from jepa_planner_ros.ros.gripper import GRIPPERS, NoGripper
@@ -56,7 +58,8 @@ class RosRobot:
     ) -> None:
         limits = wiring.freshness
         measure = JointStateArm if wiring.pose_source == "joint_states" else CurrentPoseArm
-        self.arm: Arm = measure(node, wiring, limits.joints, group)
+        self._description = RobotDescription(node, wiring, group)
+        self.arm: Arm = measure(node, wiring, self._description, limits.joints, group)
         self._decode: Callable[[Any], NDArray[np.uint8]]
         self.camera: SensorStream[Any]
         if wiring.image_transport == "raw":
@@ -75,11 +78,16 @@ class RosRobot:
                 _checked(check_compressed_image),
                 group,
             )
-        self._commander = COMMANDERS[wiring.commander](node, wiring, self.arm)
+        self._commander = COMMANDERS[wiring.commander](node, wiring, self.arm, self._description)
         self._drive = _make_drive(node, wiring, self._commander, self.arm, motion_group)
         self._driver = DriverState(node, group)
         self.switch = EnableSwitch(node, self._drive, wiring.enabled, motion_group)
         self._begun = time.monotonic()
+
+    @property
+    def model(self) -> RobotLimits:
+        """Geometry and limits of the arm."""
+        return self._description.robot
 
     def streams(self, now: float) -> tuple[Stream, Stream]:
         """How fresh the camera and the measured pose are, `now` on the steady clock."""
