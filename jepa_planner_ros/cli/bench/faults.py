@@ -122,7 +122,7 @@ def _print(campaign: Campaign) -> None:
     console.print(table)
     used = ", ".join(f"{name} {100 * part:.2f} %" for name, part in campaign.highest.items())
     console.print(f"{campaign.setpoints} setpoints; of the limits they used at most: {used}.")
-    console.print(f"Processes left over: {', '.join(campaign.leaked) or 'none'}.")
+    console.print(f"Processes left over: {len(campaign.leaked) or 'none'}.", *campaign.leaked)
 
 
 def _by_fault(verdicts: Sequence[Verdict]) -> dict[str, list[Verdict]]:
