@@ -21,8 +21,10 @@ _ROUNDING = 1.0 + 1e-6
 _BOX_ROUNDING = 1e-6  # m
 # Of the limit of speed: what a sequence may end at.
 _RESTING = 0.02
-# A setpoint repeated that often ends a sequence; the next begins there, or where the arm is.
-_REPEATED = 20
+# A setpoint repeated that long, s, ends a sequence; the next begins there, or where the arm is.
+_REPEATED = 0.4
+# Periods between two setpoints from which on some may have been lost on their way.
+_GAP = 1.5
 _ORDERS = ("speed", "acceleration", "jerk")
 
 
@@ -56,22 +58,32 @@ class SetpointAudit:
     violations: list[Violation] = field(default_factory=list)
     received: int = 0
     _heard: float = 0.0
-    _still: int = 0
+    _moved: float = 0.0
     _last: Float64Array | None = None
     _steps: deque[Float64Array] = field(default_factory=lambda: deque(maxlen=3))
 
     def judge(self, setpoint: Float64Array, measured: Float64Array | None, time: float) -> None:
-        """Take in a setpoint (7,) sent at `time` s, when the arm was measured at a state (7,)."""
+        """Take in a setpoint (7,) sent at `time` s, when the arm was measured at a state (7,).
+
+        Where some may have been lost, the speed is judged by how much time has passed, and
+        acceleration and jerk from there on anew.
+        """
         self.received += 1
         self._judge_position(setpoint[POSITION], time)
-        last, self._last, self._heard = self._last, setpoint, time
-        if last is None or self._still >= _REPEATED:
+        last, self._last = self._last, setpoint
+        gap, self._heard = time - self._heard, time
+        if last is None or time - self._moved > _REPEATED:
             self._judge_start(setpoint, last, measured, time)
             self._steps.clear()
-            self._still = 0
+            self._moved = time
             return
-        self._still = self._still + 1 if (setpoint == last).all() else 0
-        self._steps.append(_step(last, setpoint))
+        if (setpoint != last).any():
+            self._moved = time
+        step = _step(last, setpoint)
+        if gap > _GAP * self.period:
+            self._steps.clear()
+            step *= self.period / gap
+        self._steps.append(step)
         steps = np.array(self._steps)
         for part, kind in ((POSITION, "translation"), (ROTATION, "rotation")):
             for order, name in enumerate(_ORDERS[: len(steps)]):
@@ -79,6 +91,8 @@ class SetpointAudit:
                 value = float(np.linalg.norm(slope)) / self.period ** (order + 1)
                 limit = f"{kind}_{name}"
                 self._count(limit, value / getattr(self.limits, limit), time)
+        if gap > _GAP * self.period:
+            self._steps.clear()
 
     def end(self) -> None:
         """A sequence has ended; it must not have been left in motion."""
@@ -88,7 +102,7 @@ class SetpointAudit:
                 part = speed / self.limits.translation_speed
                 self.violations.append(Violation("left in motion", part, self._heard))
         self._steps.clear()
-        self._still = _REPEATED
+        self._moved = -np.inf
 
     def _judge_position(self, position: Float64Array, time: float) -> None:
         below = np.array(self.limits.workspace_min) - position

@@ -10,8 +10,10 @@ from rclpy.qos import QoSProfile, qos_profile_sensor_data
 from sensor_msgs.msg import Image, JointState
 from std_msgs.msg import Float64MultiArray
 
+from jepa_planner_ros.control.episode import NANOSECONDS
 from jepa_planner_ros.faults.audit import SetpointAudit
 from jepa_planner_ros.faults.catalogue import FAULTS, Fault
+from jepa_planner_ros.ros.clock import nanoseconds
 from jepa_planner_ros.ros.poses import ControllerFrame, read_pose
 from jepa_planner_ros.types import Float64Array
 
@@ -77,9 +79,11 @@ class Relay:
         self._measured = read_pose(message, ControllerFrame.UPRIGHT)
 
     def _pass_target(self, message: PoseStamped) -> None:
-        now, setpoint = time.monotonic(), read_pose(message, ControllerFrame.UPRIGHT)
-        self._audit.judge(setpoint, self._measured, now)
-        self._heard = now
+        # By the sender's clock, so that what the message was late does not count.
+        sent = nanoseconds(message.header.stamp) / NANOSECONDS
+        setpoint = read_pose(message, ControllerFrame.UPRIGHT)
+        self._audit.judge(setpoint, self._measured, sent)
+        self._heard = time.monotonic()
         if self.fault.obeyed:
             self._targets.publish(message)
 
