@@ -94,13 +94,18 @@ class SetpointAudit:
         if gap > _GAP * self.period:
             self._steps.clear()
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether the last setpoint was that of an arm that stands, or nearly so."""
+        if not self._steps:
+            return True
+        speed = float(np.linalg.norm(self._steps[-1][POSITION])) / self.period
+        return speed <= _RESTING * self.limits.translation_speed
+
     def end(self) -> None:
         """A sequence has ended; it must not have been left in motion."""
-        if self._steps:
-            speed = float(np.linalg.norm(self._steps[-1][POSITION])) / self.period
-            if speed > _RESTING * self.limits.translation_speed:
-                part = speed / self.limits.translation_speed
-                self.violations.append(Violation("left in motion", part, self._heard))
+        if not self.at_rest:
+            self.violations.append(Violation("left in motion", 1.0, self._heard))
         self._steps.clear()
         self._moved = -np.inf
 

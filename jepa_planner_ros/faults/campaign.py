@@ -391,7 +391,9 @@ class _Stage:
         """Whether the setpoints come to rest in time and then fall silent."""
         try:
             self._await(
-                lambda: self._relay.silence > _QUIET, _REST_PATIENCE, "setpoints to come to rest"
+                lambda: self._relay.silence > _QUIET and self._audit.at_rest,
+                _REST_PATIENCE,
+                "setpoints to come to rest",
             )
         except TimeoutError:
             return False

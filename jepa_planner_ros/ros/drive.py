@@ -48,6 +48,9 @@ class Drive(Protocol):
     def moving(self) -> bool:
         """Whether setpoints are on their way."""
 
+    def end(self) -> None:
+        """Nothing will be sent any more."""
+
 
 class DirectDrive:
     """Sends each target as it is, to a controller that finds its own way there."""
@@ -82,6 +85,9 @@ class DirectDrive:
     def moving(self) -> bool:
         """A target is sent once."""
         return False
+
+    def end(self) -> None:
+        """Nothing is under way here."""
 
 
 class SmoothDrive:
@@ -172,6 +178,13 @@ class SmoothDrive:
         """Whether setpoints are on their way."""
         with self._lock:
             return self._setpoints.moving(self._now)
+
+    def end(self) -> None:
+        """Nothing will be sent any more."""
+        with self._lock:
+            if self._under_way:
+                self._under_way = False
+                self._commander.rest()
 
     def _begin(self, setpoints: Setpoints) -> None:
         assert setpoints.motion is not None

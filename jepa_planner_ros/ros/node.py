@@ -91,7 +91,7 @@ class PlannerNode(Node):
         Returns whether everything has come to its end; a search in this process may not have.
         """
         idle = self._server.stop("The planner node is shutting down.", _STOPPING)
-        self._robot.rest(_STOPPING)
+        self._robot.rest(2.0 * _STOPPING)
         self._planner.close()
         return self._seeing.stop(_STOPPING) and self._planning.stop(_STOPPING) and idle
 

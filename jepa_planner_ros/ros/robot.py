@@ -34,6 +34,9 @@ from jepa_planner_ros.ros.parameters import Wiring
 from jepa_planner_ros.ros.streams import SensorStream
 from jepa_planner_ros.types import Float64Array
 
+# Time for the last message to leave before its publisher does, s.
+_DELIVERY = 0.1
+
 
 @dataclass(frozen=True)
 class Missing:
@@ -164,7 +167,7 @@ class RosRobot:
         self._drive.hold(target)
 
     def rest(self, timeout: float) -> None:
-        """Stop the arm, whoever set it in motion, and wait until its setpoints have come to rest.
+        """Stop the arm for good, and wait until its setpoints have come to rest and left.
 
         For `timeout` s at most.
         """
@@ -172,6 +175,8 @@ class RosRobot:
         deadline = time.monotonic() + timeout
         while self._drive.moving and time.monotonic() < deadline:
             time.sleep(TICK_PERIOD)
+        self._drive.end()
+        time.sleep(_DELIVERY)
 
 
 def _make_drive(
