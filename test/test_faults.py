@@ -12,8 +12,8 @@ import pytest
 from jepa_planner_ros.cli.main import main
 from jepa_planner_ros.control import SafetyLimits
 from jepa_planner_ros.faults.audit import SetpointAudit
-from jepa_planner_ros.faults.campaign import draw
 from jepa_planner_ros.faults.catalogue import FAULTS
+from jepa_planner_ros.faults.scenarios import draw
 from jepa_planner_ros.robot.kinematics import HOME_JOINTS, end_effector_state
 from jepa_planner_ros.robot.motion import CartesianMotion
 
@@ -71,7 +71,7 @@ def test_a_sequence_that_breaks_off_in_motion_is_found() -> None:
 
 
 def test_every_fault_is_drawn_equally_often() -> None:
-    drawn = [plan.fault for plan in draw(2 * len(FAULTS), seed=3)]
+    drawn = [scenario.fault for scenario in draw(2 * len(FAULTS), seed=3)]
     assert all(drawn.count(name) == 2 for name in FAULTS)
 
 

@@ -8,11 +8,10 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
 import rclpy
 from jepa_planner_msgs.action import ReachGoal
@@ -29,16 +28,16 @@ from std_srvs.srv import SetBool
 
 from jepa_planner_ros.cli import CommandError
 from jepa_planner_ros.cli.processes import ProcessFamily, Program
-from jepa_planner_ros.control import CONTROL_MODES, Outcome, SafetyLimits, Worker
-from jepa_planner_ros.faults.audit import SetpointAudit, Violation
+from jepa_planner_ros.control import Outcome, SafetyLimits, Worker
+from jepa_planner_ros.faults.audit import SetpointAudit
 from jepa_planner_ros.faults.catalogue import (
-    ENDS_BY_ITSELF,
     FAULTS,
     Fault,
     Interference,
     anew,
 )
 from jepa_planner_ros.faults.relay import ROBOT, TOPICS, Relay
+from jepa_planner_ros.faults.scenarios import Campaign, Scenario, Verdict, is_expected
 from jepa_planner_ros.ros.clock import duration_message
 
 PLANNER, SIMULATION = "jepa_planner", "franka_sim"
@@ -67,8 +66,6 @@ _REST_PATIENCE = 5.0
 _QUIET = 0.2
 _POLL = 0.01
 _IN_MOTION = (Interference.CANCEL_IN_MOTION, Interference.INTERRUPT)
-# The latest moment at which a fault strikes, s after the goal was accepted.
-_LATEST_STRIKE = 1.5
 
 _PLANNER_PARAMETERS: Mapping[str, object] = {
     "controller_frame": "upright",
@@ -97,110 +94,13 @@ _SIMULATION_PARAMETERS: Mapping[str, object] = {
 }
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What is to happen in one episode.
-
-    Attributes:
-        seed: of start and goal.
-        fault: name of what goes wrong.
-        mode: of control.
-        strikes: when it does, s after the goal was accepted; None: before it is sent.
-        budget: of steps.
-    """
-
-    seed: int
-    fault: str
-    mode: str
-    strikes: float | None
-    budget: int
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What became of one episode.
-
-    Attributes:
-        plan: what was to happen.
-        outcome: how it ended; None: it did not, it hung.
-        reason: what the node said.
-        elapsed: from goal to result, s.
-        expected: whether it may end like that.
-        rested: whether the setpoints came to rest after it.
-        violations: of limits, by what the controller was sent.
-    """
-
-    plan: Plan
-    outcome: Outcome | None
-    reason: str
-    elapsed: float
-    expected: bool
-    rested: bool
-    violations: tuple[Violation, ...]
-
-    @property
-    def sound(self) -> bool:
-        """Whether nothing is wrong with it."""
-        return self.expected and self.rested and not self.violations
-
-
-@dataclass(frozen=True)
-class Campaign:
-    """All episodes, and what was left over.
-
-    Attributes:
-        verdicts: one for each episode.
-        leaked: command lines of processes that outlived their node.
-        highest: by limit, the highest part of it that was made use of.
-        setpoints: how many were judged.
-    """
-
-    verdicts: tuple[Verdict, ...]
-    leaked: tuple[str, ...]
-    highest: Mapping[str, float]
-    setpoints: int
-
-    @property
-    def sound(self) -> bool:
-        """Whether nothing went wrong but what was meant to."""
-        return not self.leaked and all(verdict.sound for verdict in self.verdicts)
-
-
-def draw(count: int, seed: int, faults: Sequence[str] | None = None) -> list[Plan]:
-    """Plans of episodes; each fault comes equally often, in random order and at random moments.
-
-    Args:
-        count: of episodes.
-        seed: of all that is random.
-        faults: names of those to draw from; None: all.
-
-    Raises:
-        CommandError: there is no such fault.
-    """
-    known = [*FAULTS] if faults is None else [*faults]
-    for name in known:
-        if name not in FAULTS:
-            raise CommandError(f"There is no fault '{name}'; there are: {', '.join(FAULTS)}.")
-    random = np.random.default_rng(seed)
-    rounds = -(-count // len(known))
-    names = [str(name) for _ in range(rounds) for name in random.permutation(known)]
-    return [_drawn(name, seed + index, random) for index, name in enumerate(names[:count])]
-
-
-def _drawn(fault: str, seed: int, random: np.random.Generator) -> Plan:
-    strikes = float(random.uniform(0.0, _LATEST_STRIKE))
-    from_the_start = random.random() < 0.4
-    mode, budget = str(random.choice([*CONTROL_MODES])), int(random.integers(2, 6))
-    if from_the_start and FAULTS[fault].interference is Interference.NONE:
-        return Plan(seed, fault, mode, None, budget)
-    return Plan(seed, fault, mode, strikes, budget)
-
-
-def run(plans: list[Plan], planner: str, logs: Path, told: Callable[[Verdict], None]) -> Campaign:
+def run(
+    scenarios: Sequence[Scenario], planner: str, logs: Path, told: Callable[[Verdict], None]
+) -> Campaign:
     """Run the episodes, with simulation and planner started anew after each interrupted node.
 
     Args:
-        plans: of the episodes.
+        scenarios: of the episodes.
         planner: where plans are made, `in_process` or `local_ray`.
         logs: folder for what the processes say.
         told: is told of each verdict.
@@ -211,7 +111,7 @@ def run(plans: list[Plan], planner: str, logs: Path, told: Callable[[Verdict], N
     verdicts: list[Verdict] = []
     leaked: list[str] = []
     audit = SetpointAudit(LIMITS, 1.0 / _RATE)
-    waiting = deque(plans)
+    waiting = deque(scenarios)
     while waiting:
         folder = logs / f"from_{len(verdicts):03d}"
         with ProcessFamily() as family, _Stage(family, planner, folder, audit) as stage:
@@ -220,6 +120,10 @@ def run(plans: list[Plan], planner: str, logs: Path, told: Callable[[Verdict], N
                 told(verdicts[-1])
             leaked += stage.stop()
     return Campaign(tuple(verdicts), tuple(leaked), dict(audit.highest), audit.received)
+
+
+class _LateError(CommandError):
+    """Something did not happen in time."""
 
 
 class _Stage:
@@ -281,35 +185,35 @@ class _Stage:
         rclpy.shutdown(context=self._context)
         self._spinning.stop(1.0)
 
-    def perform(self, plan: Plan) -> Verdict:
+    def perform(self, scenario: Scenario) -> Verdict:
         """Run one episode."""
-        fault, before = anew(FAULTS[plan.fault]), len(self._audit.violations)
-        photograph = self._prepare(plan, fault)
-        if plan.strikes is None:
+        fault, before = anew(FAULTS[scenario.fault]), len(self._audit.violations)
+        photograph = self._prepare(scenario, fault)
+        if scenario.strikes is None:
             self._relay.fault = fault
         begun = time.monotonic()
-        goal = _goal(photograph, plan, fault)
+        goal = _goal(photograph, scenario, fault)
         moving: list[object] = []
         handle = self._answer(self._reach.send_goal_async(goal, moving.append))
         if not handle.accepted:
             raise CommandError("the planner did not take a goal: see its log.")
         result = handle.get_result_async()
-        self._strike(plan, fault, handle, goal, result.done, moving)
+        self._strike(scenario, fault, handle, goal, result.done, moving)
         try:
             self._await(result.done, _HUNG_AFTER, "the result")
             told = result.result().result
             outcome, reason = Outcome(told.outcome), told.reason
-        except TimeoutError as late:
+        except _LateError as late:
             outcome, reason = None, str(late)
         elapsed = time.monotonic() - begun
         rested = self._rests()
         self._audit.end()
         return Verdict(
-            plan,
+            scenario,
             outcome,
             reason,
             elapsed,
-            _is_expected(fault, plan, outcome),
+            is_expected(fault, scenario, outcome),
             rested,
             tuple(self._audit.violations[before:]),
         )
@@ -335,19 +239,19 @@ class _Stage:
         self.interrupted = True
         self._planner.process.send_signal(signal.SIGINT)
 
-    def _prepare(self, plan: Plan, fault: Fault) -> Image:
+    def _prepare(self, scenario: Scenario, fault: Fault) -> Image:
         """Bring everything in order for an episode. Returns the photograph of its goal."""
         relay = self._relay
         relay.fault = FAULTS["none"]
         self._answer(self._enable.call_async(SetBool.Request(data=True)))
         search = str(self._slow_search) if fault.plans_slowly else "fast"
-        changes = [Parameter("search", value=search), Parameter("seed", value=plan.seed)]
+        changes = [Parameter("search", value=search), Parameter("seed", value=scenario.seed)]
         for change in self._answer(self._parameters.set_parameters(changes)).results:
             if not change.successful:
                 raise CommandError(f"the planner refuses a parameter: {change.reason}")
-        task = self._answer(self._reset.call_async(ResetSimulation.Request(seed=plan.seed)))
+        task = self._answer(self._reset.call_async(ResetSimulation.Request(seed=scenario.seed)))
         if not task.success:
-            raise CommandError(f"the simulation cannot start seed {plan.seed}: {task.message}")
+            raise CommandError(f"the simulation cannot start seed {scenario.seed}: {task.message}")
         frames, joints = relay.frames + 2, relay.joint_states + 2
         self._await(
             lambda: relay.frames >= frames and relay.joint_states >= joints,
@@ -358,7 +262,7 @@ class _Stage:
 
     def _strike(
         self,
-        plan: Plan,
+        scenario: Scenario,
         fault: Fault,
         handle: Any,
         goal: ReachGoal.Goal,
@@ -366,7 +270,7 @@ class _Stage:
         moving: list[object],
     ) -> None:
         """Let the fault happen at its time."""
-        due = time.monotonic() + (plan.strikes or 0.0)
+        due = time.monotonic() + (scenario.strikes or 0.0)
         if fault.interference in _IN_MOTION:
             self._await(lambda: bool(moving) or over(), _HUNG_AFTER, "motion")
         else:
@@ -395,7 +299,7 @@ class _Stage:
                 _REST_PATIENCE,
                 "setpoints to come to rest",
             )
-        except TimeoutError:
+        except _LateError:
             return False
         return True
 
@@ -409,23 +313,17 @@ class _Stage:
             if not self.interrupted:
                 self._family.check()
             if time.monotonic() > deadline:
-                raise TimeoutError(f"waited {patience:g} s for {what}.")
+                raise _LateError(f"waited {patience:g} s for {what}.")
             time.sleep(_POLL)
 
 
-def _goal(photograph: Image, plan: Plan, fault: Fault) -> ReachGoal.Goal:
-    subgoal = SubGoal(image=photograph, step_budget=plan.budget, close_gripper_from=-1)
+def _goal(photograph: Image, scenario: Scenario, fault: Fault) -> ReachGoal.Goal:
+    subgoal = SubGoal(image=photograph, step_budget=scenario.budget, close_gripper_from=-1)
     if fault.closes_gripper:
         subgoal.close_gripper_from = 0
     return ReachGoal.Goal(
-        subgoals=[subgoal], time_limit=duration_message(_TIME_LIMIT), control_mode=plan.mode
+        subgoals=[subgoal], time_limit=duration_message(_TIME_LIMIT), control_mode=scenario.mode
     )
-
-
-def _is_expected(fault: Fault, plan: Plan, outcome: Outcome | None) -> bool:
-    """Whether an episode may end so; one that was over before the fault told ends by itself."""
-    late = plan.strikes is not None or fault.interference is not Interference.NONE
-    return outcome in fault.outcomes or (late and outcome in ENDS_BY_ITSELF)
 
 
 def _start(

@@ -14,11 +14,12 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from jepa_planner_ros.cli import CommandError
 from jepa_planner_ros.cli.domain import enter_domain, free_domain
 from jepa_planner_ros.cli.numbers import whole_number
 
 if TYPE_CHECKING:
-    from jepa_planner_ros.faults.campaign import Campaign, Verdict
+    from jepa_planner_ros.faults.scenarios import Campaign, Verdict
 
 _DESCRIPTION = """\
 Run episodes in simulation with a fault in each: sensors that lie, freeze or fall silent, clocks
@@ -79,18 +80,22 @@ def run(args: argparse.Namespace) -> int:
     """Run the episodes and tell what became of them."""
     enter_domain(free_domain(), os.environ)
     # Here, since rclpy reads the domain once, and takes a second to load.
-    from jepa_planner_ros.faults.campaign import draw, run
+    from jepa_planner_ros.faults.campaign import run
+    from jepa_planner_ros.faults.scenarios import draw
 
-    plans = draw(args.episodes, args.seed, args.faults)
+    try:
+        scenarios = draw(args.episodes, args.seed, args.faults)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
     with Progress() as progress:
-        bar = progress.add_task("episodes", total=len(plans))
+        bar = progress.add_task("episodes", total=len(scenarios))
 
         def tell(verdict: Verdict) -> None:
             progress.advance(bar)
             if not verdict.sound:
                 progress.console.print(_in_words(verdict))
 
-        campaign = run(plans, args.planner, args.logs, tell)
+        campaign = run(scenarios, args.planner, args.logs, tell)
     _print(campaign)
     if args.json is not None:
         args.json.parent.mkdir(parents=True, exist_ok=True)
@@ -99,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _in_words(verdict: Verdict) -> str:
-    plan = verdict.plan
+    scenario = verdict.scenario
     wrong = [f"{one.limit} exceeded {one.excess:.3g} times" for one in verdict.violations[:3]]
     if verdict.outcome is None:
         wrong.append("hung")
@@ -107,7 +112,8 @@ def _in_words(verdict: Verdict) -> str:
         wrong.append(f"ended {verdict.outcome.name}")
     if not verdict.rested:
         wrong.append("did not come to rest")
-    return f"{plan.fault}, {plan.mode}, seed {plan.seed}: {', '.join(wrong)}. {verdict.reason}"
+    what = f"{scenario.fault}, {scenario.mode}, seed {scenario.seed}"
+    return f"{what}: {', '.join(wrong)}. {verdict.reason}"
 
 
 def _print(campaign: Campaign) -> None:
@@ -127,8 +133,8 @@ def _print(campaign: Campaign) -> None:
 
 def _by_fault(verdicts: Sequence[Verdict]) -> dict[str, list[Verdict]]:
     grouped: dict[str, list[Verdict]] = {}
-    for verdict in sorted(verdicts, key=lambda one: one.plan.fault):
-        grouped.setdefault(verdict.plan.fault, []).append(verdict)
+    for verdict in sorted(verdicts, key=lambda one: one.scenario.fault):
+        grouped.setdefault(verdict.scenario.fault, []).append(verdict)
     return grouped
 
 
