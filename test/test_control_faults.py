@@ -125,7 +125,7 @@ class UnreliableRobot(ImaginedRobot):
         self.setpoints = self.setpoints.watched(self.time, 0.0, self.state, motion, LIMITS)
         setpoint = self.setpoints.at(self.time)
         if setpoint is not None and self.setpoints.sending(self.time):
-            self.audit.judge(setpoint, self.state, self.time)
+            self.audit.judge(setpoint, self.state, round(self.time / TICK), self.time)
         return replace(super().tick(), fault=self.setpoints.fault)
 
     def feed(self, episode: Episode, event: Event) -> Episode:

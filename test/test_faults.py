@@ -25,7 +25,7 @@ PERIOD = 0.02
 def judged(states: np.ndarray, limits: SafetyLimits = LIMITS) -> SetpointAudit:
     audit = SetpointAudit(limits, PERIOD)
     for index, state in enumerate(states):
-        audit.judge(state, HOME, PERIOD * index)
+        audit.judge(state, HOME, index, PERIOD * index)
     return audit
 
 
@@ -58,6 +58,14 @@ def test_setpoints_outside_the_workspace_or_far_from_the_arm_are_found() -> None
     assert {one.limit for one in outside.violations} == {"workspace", "start"}
     box = replace(LIMITS, forbidden_boxes=(((0.0, -1.0, 0.0), (1.0, 1.0, 1.0)),))
     assert {one.limit for one in judged(np.array([HOME]), box).violations} == {"forbidden_boxes"}
+
+
+def test_setpoints_lost_on_their_way_are_no_violation() -> None:
+    audit = SetpointAudit(LIMITS, PERIOD)
+    for index, state in enumerate(motion()):
+        if index % 7 not in (3, 4):
+            audit.judge(state, HOME, index, PERIOD * index)
+    assert audit.violations == []
 
 
 def test_a_sequence_that_breaks_off_in_motion_is_found() -> None:

@@ -21,10 +21,8 @@ _ROUNDING = 1.0 + 1e-6
 _BOX_ROUNDING = 1e-6  # m
 # Of the limit of speed: what a sequence may end at.
 _RESTING = 0.02
-# A setpoint repeated that long, s, ends a sequence; the next begins there, or where the arm is.
-_REPEATED = 0.4
-# Periods between two setpoints from which on some may have been lost on their way.
-_GAP = 1.5
+# A setpoint repeated that often ends a sequence; the next begins there, or where the arm is.
+_REPEATED = 20
 _ORDERS = ("speed", "acceleration", "jerk")
 
 
@@ -58,32 +56,37 @@ class SetpointAudit:
     violations: list[Violation] = field(default_factory=list)
     received: int = 0
     _heard: float = 0.0
-    _moved: float = 0.0
+    _number: int = 0
+    _moved: int = 0
     _last: Float64Array | None = None
     _steps: deque[Float64Array] = field(default_factory=lambda: deque(maxlen=3))
 
-    def judge(self, setpoint: Float64Array, measured: Float64Array | None, time: float) -> None:
-        """Take in a setpoint (7,) sent at `time` s, when the arm was measured at a state (7,).
+    def judge(
+        self, setpoint: Float64Array, measured: Float64Array | None, number: int, time: float
+    ) -> None:
+        """Take in a setpoint (7,) when the arm was measured at a state (7,).
 
-        Where some may have been lost, the speed is judged by how much time has passed, and
-        acceleration and jerk from there on anew.
+        Args:
+            setpoint: what the controller is sent.
+            measured: None where the arm has not been heard of yet.
+            number: of the setpoint, as sent. Where some were lost on their way, the speed is the
+                mean since the last one, and acceleration and jerk are judged from there on anew.
+            time: when it came, s.
         """
         self.received += 1
         self._judge_position(setpoint[POSITION], time)
         last, self._last = self._last, setpoint
-        gap, self._heard = time - self._heard, time
-        if last is None or time - self._moved > _REPEATED:
+        steps_since, self._number, self._heard = number - self._number, number, time
+        if last is None or number - self._moved > _REPEATED:
             self._judge_start(setpoint, last, measured, time)
             self._steps.clear()
-            self._moved = time
+            self._moved = number
             return
         if (setpoint != last).any():
-            self._moved = time
-        step = _step(last, setpoint)
-        if gap > _GAP * self.period:
+            self._moved = number
+        if steps_since > 1:
             self._steps.clear()
-            step *= self.period / gap
-        self._steps.append(step)
+        self._steps.append(_step(last, setpoint) / steps_since)
         steps = np.array(self._steps)
         for part, kind in ((POSITION, "translation"), (ROTATION, "rotation")):
             for order, name in enumerate(_ORDERS[: len(steps)]):
@@ -91,7 +94,7 @@ class SetpointAudit:
                 value = float(np.linalg.norm(slope)) / self.period ** (order + 1)
                 limit = f"{kind}_{name}"
                 self._count(limit, value / getattr(self.limits, limit), time)
-        if gap > _GAP * self.period:
+        if steps_since > 1:
             self._steps.clear()
 
     @property
@@ -107,7 +110,7 @@ class SetpointAudit:
         if not self.at_rest:
             self.violations.append(Violation("left in motion", 1.0, self._heard))
         self._steps.clear()
-        self._moved = -np.inf
+        self._moved = self._number - _REPEATED - 1
 
     def _judge_position(self, position: Float64Array, time: float) -> None:
         below = np.array(self.limits.workspace_min) - position

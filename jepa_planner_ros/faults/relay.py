@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from geometry_msgs.msg import PoseStamped
 from rclpy.node import Node
@@ -10,10 +12,8 @@ from rclpy.qos import QoSProfile, qos_profile_sensor_data
 from sensor_msgs.msg import Image, JointState
 from std_msgs.msg import Float64MultiArray
 
-from jepa_planner_ros.control.episode import NANOSECONDS
 from jepa_planner_ros.faults.audit import SetpointAudit
 from jepa_planner_ros.faults.catalogue import FAULTS, Fault
-from jepa_planner_ros.ros.clock import nanoseconds
 from jepa_planner_ros.ros.poses import ControllerFrame, read_pose
 from jepa_planner_ros.types import Float64Array
 
@@ -78,12 +78,12 @@ class Relay:
     def _measure(self, message: PoseStamped) -> None:
         self._measured = read_pose(message, ControllerFrame.UPRIGHT)
 
-    def _pass_target(self, message: PoseStamped) -> None:
-        # By the sender's clock, so that what the message was late does not count.
-        sent = nanoseconds(message.header.stamp) / NANOSECONDS
+    def _pass_target(self, message: PoseStamped, info: Mapping[str, Any]) -> None:
         setpoint = read_pose(message, ControllerFrame.UPRIGHT)
-        self._audit.judge(setpoint, self._measured, sent)
         self._heard = time.monotonic()
+        self._audit.judge(
+            setpoint, self._measured, info["publication_sequence_number"], self._heard
+        )
         if self.fault.obeyed:
             self._targets.publish(message)
 
