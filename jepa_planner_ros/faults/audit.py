@@ -98,6 +98,11 @@ class SetpointAudit:
             self._steps.clear()
 
     @property
+    def over(self) -> bool:
+        """Whether no sequence is under way: the last one's end has been repeated often enough."""
+        return self._last is None or self._number - self._moved > _REPEATED
+
+    @property
     def at_rest(self) -> bool:
         """Whether the last setpoint was that of an arm that stands, or nearly so."""
         if not self._steps:

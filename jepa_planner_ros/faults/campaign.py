@@ -63,7 +63,9 @@ _ANSWER_PATIENCE = 30.0
 _STOP_PATIENCE = 20.0
 # A motion that is called off takes less than that to stop, s, and setpoints linger after it.
 _REST_PATIENCE = 5.0
-_QUIET = 0.2
+# They are over when their end has been repeated and nothing has come for a while, or, where their
+# sender has gone, for a long while.
+_QUIET, _GONE = 0.2, 2.0
 _POLL = 0.01
 _IN_MOTION = (Interference.CANCEL_IN_MOTION, Interference.INTERRUPT)
 
@@ -295,7 +297,7 @@ class _Stage:
         """Whether the setpoints come to rest in time and then fall silent."""
         try:
             self._await(
-                lambda: self._relay.silence > _QUIET and self._audit.at_rest,
+                lambda: self._relay.silence > (_QUIET if self._audit.over else _GONE),
                 _REST_PATIENCE,
                 "setpoints to come to rest",
             )
