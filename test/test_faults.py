@@ -60,6 +60,24 @@ def test_setpoints_outside_the_workspace_or_far_from_the_arm_are_found() -> None
     assert {one.limit for one in judged(np.array([HOME]), box).violations} == {"forbidden_boxes"}
 
 
+def test_a_sequence_may_begin_where_the_arm_is_but_not_elsewhere() -> None:
+    whole = motion()
+    rest = np.repeat(whole[-1:], 30, axis=0)
+    back, aside = (HOME + np.array([x, 0, 0, 0, 0, 0, 0]) for x in (0.0, 0.1))
+    assert judged(np.vstack((whole, rest, back))).violations == []
+    assert {one.limit for one in judged(np.vstack((whole, rest, aside))).violations} == {"start"}
+    hasty = judged(np.vstack((whole, rest[:10], back)))
+    assert "translation_speed" in {one.limit for one in hasty.violations}
+
+
+def test_another_sender_counts_from_one() -> None:
+    audit = judged(motion())
+    audit.end()
+    for index, state in enumerate(motion()):
+        audit.judge(state, HOME, index + 1, 10.0 + PERIOD * index)
+    assert audit.violations == []
+
+
 def test_setpoints_lost_on_their_way_are_no_violation() -> None:
     audit = SetpointAudit(LIMITS, PERIOD)
     for index, state in enumerate(motion()):

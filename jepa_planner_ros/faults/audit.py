@@ -56,6 +56,7 @@ class SetpointAudit:
     violations: list[Violation] = field(default_factory=list)
     received: int = 0
     _heard: float = 0.0
+    _under_way: bool = False
     _number: int = 0
     _moved: int = 0
     _last: Float64Array | None = None
@@ -77,12 +78,14 @@ class SetpointAudit:
         self._judge_position(setpoint[POSITION], time)
         last, self._last = self._last, setpoint
         steps_since, self._number, self._heard = number - self._number, number, time
-        if last is None or number - self._moved > _REPEATED:
+        moves = last is None or bool((setpoint != last).any())
+        if not self._under_way or (moves and number - self._moved > _REPEATED):
             self._judge_start(setpoint, last, measured, time)
             self._steps.clear()
-            self._moved = number
+            self._under_way, self._moved = True, number
             return
-        if (setpoint != last).any():
+        assert last is not None, "it is under way"
+        if moves:
             self._moved = number
         if steps_since > 1:
             self._steps.clear()
@@ -100,7 +103,7 @@ class SetpointAudit:
     @property
     def over(self) -> bool:
         """Whether no sequence is under way: the last one's end has been repeated often enough."""
-        return self._last is None or self._number - self._moved > _REPEATED
+        return not self._under_way or self._number - self._moved > _REPEATED
 
     @property
     def at_rest(self) -> bool:
@@ -115,7 +118,7 @@ class SetpointAudit:
         if not self.at_rest:
             self.violations.append(Violation("left in motion", 1.0, self._heard))
         self._steps.clear()
-        self._moved = self._number - _REPEATED - 1
+        self._under_way = False
 
     def _judge_position(self, position: Float64Array, time: float) -> None:
         below = np.array(self.limits.workspace_min) - position

@@ -247,7 +247,11 @@ class _Stage:
         relay.fault = FAULTS["none"]
         self._answer(self._enable.call_async(SetBool.Request(data=True)))
         search = str(self._slow_search) if fault.plans_slowly else "fast"
-        changes = [Parameter("search", value=search), Parameter("seed", value=scenario.seed)]
+        changes = [
+            Parameter("search", value=search),
+            Parameter("seed", value=scenario.seed),
+            Parameter("limits.translation_speed", value=LIMITS.translation_speed),
+        ]
         for change in self._answer(self._parameters.set_parameters(changes)).results:
             if not change.successful:
                 raise CommandError(f"the planner refuses a parameter: {change.reason}")
