@@ -234,8 +234,9 @@ FAULTS: Mapping[str, Fault] = {
     ),
     "controller_deaf": Fault(
         "the controller ignores commands",
-        # After one step or two it cannot be told from an arm that was held back.
-        _ABORTS | {Outcome.BUDGET_SPENT},
+        # After one step or two it cannot be told from an arm that was held back, and each of them
+        # is waited for.
+        _ABORTS | {Outcome.BUDGET_SPENT, Outcome.TIMED_OUT},
         obeyed=False,
     ),
     "second_goal": Fault(
