@@ -70,6 +70,14 @@ def test_a_sequence_may_begin_where_the_arm_is_but_not_elsewhere() -> None:
     assert "translation_speed" in {one.limit for one in hasty.violations}
 
 
+def test_what_is_repeated_after_the_end_begins_nothing() -> None:
+    whole, audit = motion(), judged(motion())
+    audit.end()
+    audit.judge(whole[-1], HOME, len(whole), 10.0)
+    audit.judge(HOME, HOME, len(whole) + 1, 11.0)
+    assert audit.violations == []
+
+
 def test_another_sender_counts_from_one() -> None:
     audit = judged(motion())
     audit.end()

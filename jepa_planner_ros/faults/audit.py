@@ -79,6 +79,8 @@ class SetpointAudit:
         last, self._last = self._last, setpoint
         steps_since, self._number, self._heard = number - self._number, number, time
         moves = last is None or bool((setpoint != last).any())
+        if not self._under_way and not moves:
+            return
         if not self._under_way or (moves and number - self._moved > _REPEATED):
             self._judge_start(setpoint, last, measured, time)
             self._steps.clear()
