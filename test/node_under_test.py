@@ -31,6 +31,7 @@ from sensor_msgs.msg import CompressedImage, Image, JointState
 from std_msgs.msg import Float64MultiArray, String
 
 from jepa_planner_ros.robot.kinematics import HOME_JOINTS, InverseKinematics, end_effector_state
+from jepa_planner_ros.ros.clock import ros_now, stamp_message
 from jepa_planner_ros.ros.node import PlannerNode
 from jepa_planner_ros.ros.poses import ControllerFrame, pose_message, read_pose
 from jepa_planner_ros.world_model import (
@@ -104,6 +105,7 @@ class ScriptedRobot(Node):
         self.publish_joints = True
         self.pose_frame = ""
         self.stamped = True
+        self.clock_error = 0.0  # s
         self.spoil_joints: Callable[[JointState], None] = lambda message: None
         self.spoil_image: Callable[[Image], None] = lambda message: None
         self.targets: list[np.ndarray] = []
@@ -159,7 +161,9 @@ class ScriptedRobot(Node):
         self._from, self._to, self._commanded = self.state, target, time.monotonic()
 
     def _stamp(self) -> Time:
-        return self.get_clock().now().to_msg() if self.stamped else Time()
+        if not self.stamped:
+            return Time()
+        return stamp_message(ros_now(self) + round(1e9 * self.clock_error))
 
     def _publish_image(self) -> None:
         if self.publish_images:
@@ -273,6 +277,8 @@ def options(model: Path, *parameters: str) -> list[str]:
         # Each target at once, so that a test sees the targets themselves; and no waiting.
         "setpoint_rate:=0.0",
         "ready_timeout:=1.0",
+        # One thing after the other, unless a goal says otherwise.
+        "control_mode:=blocking",
         *FAST,
     )
     return ["--ros-args", *(part for one in (*given, *parameters) for part in ("-p", one))]

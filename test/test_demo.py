@@ -116,7 +116,7 @@ def test_the_arm_reaches_the_photographed_pose_by_plans_of_a_local_ray_cluster(
     assert 1 <= episode["steps"] <= STEPS
 
 
-@pytest.mark.parametrize("commander", ["servo", "joint_trajectory"])
+@pytest.mark.parametrize("commander", ["servo", "servo_twist", "joint_trajectory"])
 def test_every_family_of_controllers_moves_the_arm_there(commander: str, directory: Path) -> None:
     real_time = ("--planner", "in_process", "--real-time-factor", "1")
     course = play(directory, *real_time, "--commander", commander)

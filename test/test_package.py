@@ -30,7 +30,7 @@ LAYERS = (
     {"serving"},
     {"ros"},
     {"replay", "report", "sim", "training", "watch"},
-    {"cli"},
+    {"cli", "faults"},
 )
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 
@@ -43,6 +43,8 @@ HOMES = {
     "ray": ("serving.",),
     "rclpy": (
         "cli.",
+        "faults.campaign",
+        "faults.relay",
         "replay.player",
         "report.view_node",
         "ros.",

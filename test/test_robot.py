@@ -6,6 +6,7 @@ import mujoco
 import numpy as np
 import pytest
 
+from jepa_planner_ros.robot.chain import FRANKA
 from jepa_planner_ros.robot.joints import JointsError, read_arm
 from jepa_planner_ros.robot.kinematics import (
     FINGERTIPS,
@@ -14,7 +15,6 @@ from jepa_planner_ros.robot.kinematics import (
     end_effector_matrix,
     end_effector_state,
     geometric_jacobian,
-    joint_frames,
 )
 from jepa_planner_ros.robot.limits import FR3, LIMITS, PANDA
 from jepa_planner_ros.sim import scene
@@ -62,7 +62,7 @@ def test_states_of_many_joint_vectors_equal_those_of_each() -> None:
 def test_jacobian_is_the_derivative_of_the_pose() -> None:
     step = 1e-6
     for joints in random_joints(5):
-        frames = joint_frames(joints)
+        frames = FRANKA.joint_frames(joints)
         pose = end_effector_matrix(joints)
         jacobian = geometric_jacobian(frames, pose[:3, 3])
         for index in range(7):

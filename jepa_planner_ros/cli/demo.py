@@ -84,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--commander",
-        choices=("crisp", "servo", "joint_trajectory"),
+        choices=("crisp", "servo", "servo_twist", "joint_trajectory"),
         default="crisp",
         help="controller of the arm; all but crisp move in real time only, with --real-time-factor "
         "(default: crisp)",

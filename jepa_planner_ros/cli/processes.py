@@ -80,6 +80,8 @@ class ProcessFamily:
         parent = os.getpid()
 
         def die_with_parent() -> None:
+            # A shell starts what runs in its background deaf to SIGINT, and so all that it starts.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
             _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:
                 os._exit(1)

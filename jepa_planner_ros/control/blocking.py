@@ -19,8 +19,6 @@ only after a last look at the robot: planning may have taken long, and the arm m
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from jepa_planner_ros.control import stages
 from jepa_planner_ros.control.episode import (
     Deciding,
@@ -28,7 +26,6 @@ from jepa_planner_ros.control.episode import (
     Event,
     Measurement,
     Outcome,
-    Tick,
 )
 from jepa_planner_ros.control.safety import UnsafeCommandError
 from jepa_planner_ros.control.stages import Next
@@ -36,8 +33,7 @@ from jepa_planner_ros.control.stages import Next
 
 def transition(episode: Episode, event: Event) -> Next:
     """What an event makes of an episode, and what is to be done about it."""
-    if isinstance(event, Tick):
-        episode = replace(episode, arm=event.arm)
+    episode = stages.sensed(episode, event)
     if (ending := stages.interrupted(episode, event)) is not None:
         return ending
     return stages.from_rest(episode, event, _act)

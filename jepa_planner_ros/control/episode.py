@@ -471,6 +471,7 @@ class Episode:
         plans: plans obeyed so far.
         energy: distance of the last observation from the present sub-goal.
         arm: the newest measurement.
+        set_back: by how much it is stamped earlier than the one before, s; 0 if it is not.
         seen: the last observation.
         target: the last commanded state (7,).
         previous: the last plan's actions, to warm start from.
@@ -488,6 +489,7 @@ class Episode:
     plans: int = 0
     energy: float = field(default=math.nan)
     arm: Measurement | None = None
+    set_back: float = 0.0
     seen: Observation | None = None
     target: Float64Array | None = None
     previous: Float64Array | None = None

@@ -60,8 +60,7 @@ from jepa_planner_ros.types import Float64Array, Plan, Scene, SearchSettings
 
 def transition(episode: Episode, event: Event) -> Next:
     """What an event makes of an episode, and what is to be done about it."""
-    if isinstance(event, Tick):
-        episode = replace(episode, arm=event.arm)
+    episode = stages.sensed(episode, event)
     if (ending := stages.interrupted(episode, event)) is not None:
         return ending
     match episode.phase, event:

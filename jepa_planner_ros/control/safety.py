@@ -217,7 +217,8 @@ def within_reach(
     def reached(share: float) -> bool:
         state = _between(base, target, share)
         solution = inverse_kinematics.solve(state, start)
-        missed = action_between(state, end_effector_state(solution, state[GRIPPER]))
+        reached_state = end_effector_state(solution, state[GRIPPER], limits.robot.chain)
+        missed = action_between(state, reached_state)
         return bool(np.abs(missed).max() < _REACH_TOLERANCE)
 
     if reached(1.0):

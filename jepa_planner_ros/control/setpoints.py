@@ -1,19 +1,27 @@
 """The last gate before the controller: setpoints on the way to a target, and what stops them.
 
 A target becomes a smooth motion within the limits of speed, acceleration and jerk; the setpoints
-are its samples at a steady rate. They brake when the control loop falls silent, and end where the
-arm is when it does not follow, so that nothing pushes on an arm in reflex or one that its user has
-stopped.
+are its samples at a steady rate. They brake when the control loop falls silent, and go back to
+where the arm is when it does not follow, so that nothing pushes on an arm in reflex or one that its
+user has stopped.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from jepa_planner_ros.control.safety import distance, lag
 from jepa_planner_ros.control.settings import MotionSettings, SafetyLimits
-from jepa_planner_ros.robot.motion import CartesianMotion
+from jepa_planner_ros.geometry import POSITION, ROTATION
+from jepa_planner_ros.robot.motion import CartesianMotion, Reference
 from jepa_planner_ros.types import Float64Array
+
+# How long the last setpoint of a motion is repeated, s.
+_LINGERING = 0.5
+# Of what the arm is off its setpoint, the part that a twist makes up for in a second.
+_TRACKING_GAIN = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,25 +30,26 @@ class Setpoints:
 
     Attributes:
         motion: under way, or the last one; None before the first.
-        heard: when the control loop was last heard of, s on the steady clock.
         fault: why the motion was stopped; None while all is well.
     """
 
     motion: CartesianMotion | None = None
-    heard: float = 0.0
     fault: str | None = None
 
     def moving(self, time: float) -> bool:
         """Whether a motion is under way."""
         return self.motion is not None and time < self.motion.ends
 
+    def sending(self, time: float) -> bool:
+        """Whether setpoints are to be sent: the last for a while, too.
+
+        There are controllers that stop when they hear nothing.
+        """
+        return self.moving(time - _LINGERING)
+
     def at(self, time: float) -> Float64Array | None:
         """The setpoint (7,) at a moment; None before the first motion."""
         return None if self.motion is None else self.motion.at(time)
-
-    def heard_at(self, time: float) -> Setpoints:
-        """The same after a sign of life of the control loop."""
-        return replace(self, heard=time)
 
     def towards(
         self,
@@ -52,35 +61,56 @@ class Setpoints:
     ) -> Setpoints:
         """Leave for a target (7,).
 
-        The motion goes on from the last setpoint; from where the arm is measured where it has
-        never been sent anywhere, or was moved away since.
+        The motion goes on from the last setpoint. After a silence it begins where the arm is
+        measured, if that was moved away meanwhile; while setpoints are sent they go back there.
         """
         present = self.motion
-        if present is None or _moved_away(present.at(time), measured, limits):
+        if present is None:
+            present = CartesianMotion.at_rest(measured, time)
+        elif not self.moving(time) and _moved_away(present.at(time), measured, limits):
+            if self.sending(time):
+                present = present.towards(measured, time, 0.0, limits.motion)
+                return replace(self, motion=present.then(target, time, 0.0, limits.motion))
             present = CartesianMotion.at_rest(measured, time)
         leaving = present.towards(target, time, motion.duration, limits.motion)
-        return replace(self, motion=leaving, heard=time)
+        return replace(self, motion=leaving)
+
+    def velocity(self, time: float) -> Float64Array:
+        """Linear and angular velocity (6,) of the setpoint at a moment, m/s and rad/s."""
+        return np.zeros(6) if self.motion is None else self.motion.velocity(time)
 
     def braked(self, time: float, limits: SafetyLimits) -> Setpoints:
-        """Come to rest as soon as the limits allow."""
-        if self.motion is None or not self.moving(time):
+        """Come to rest as soon as the limits allow.
+
+        After a fault this has been seen to: the setpoints come to rest, or go back to the arm.
+        """
+        if self.motion is None or self.fault is not None or not self.moving(time):
             return self
         return replace(self, motion=self.motion.braked(time, limits.motion))
 
     def watched(
         self,
         time: float,
+        silence: float,
         measured: Float64Array | None,
         motion: MotionSettings,
         limits: SafetyLimits,
     ) -> Setpoints:
-        """The same after a look at what may have gone wrong by `time`."""
+        """The same after a look at what may have gone wrong.
+
+        Args:
+            time: now, on the motion's clock.
+            silence: how long the control loop has not been heard of, s.
+            measured: where the arm is (7,), or None where that is not known just now.
+            motion: holds the limit on silence.
+            limits: of the motion, and of how far the arm may stay behind.
+        """
         if self.motion is None or self.fault is not None or not self.moving(time):
             return self
-        if time - self.heard > motion.watchdog:
+        if silence > motion.watchdog:
             fault = (
-                f"The control loop was not heard of for {time - self.heard:.1f} s and the arm was "
-                f"stopped; the limit is motion.watchdog = {motion.watchdog:g} s."
+                f"The control loop was not heard of for {silence:.1f} s and the arm was stopped; "
+                f"the limit is motion.watchdog = {motion.watchdog:g} s."
             )
             return replace(self.braked(time, limits), fault=fault)
         if measured is None:
@@ -88,7 +118,26 @@ class Setpoints:
         lagging = lag(self.motion.at(time), measured, limits)
         if lagging is None:
             return self
-        return replace(self, motion=CartesianMotion.at_rest(measured, time), fault=lagging)
+        back = self.motion.towards(measured, time, 0.0, limits.motion)
+        return replace(self, motion=back, fault=lagging)
+
+
+def tracking_twist(
+    setpoint: Float64Array, velocity: Float64Array, measured: Float64Array, limits: SafetyLimits
+) -> Float64Array:
+    """The velocity (6,) to send for an arm that is to be at a setpoint (7,) with a velocity (6,).
+
+    What the arm measured at a state (7,) is off is made up for; the speeds stay within the limits.
+    """
+    twist = velocity.copy()
+    error = Reference.from_state(measured).distance_to(setpoint)
+    for part, fastest in (
+        (POSITION, limits.translation_speed),
+        (ROTATION, limits.rotation_speed),
+    ):
+        asked = velocity[part] + _TRACKING_GAIN * error[part]
+        twist[part] = asked * (fastest / max(fastest, float(np.linalg.norm(asked))))
+    return twist
 
 
 def _moved_away(setpoint: Float64Array, measured: Float64Array, limits: SafetyLimits) -> bool:

@@ -80,6 +80,17 @@ def begin(goal: Goal, settings: ControlSettings, time: float) -> Episode:
     return Episode(goal, settings, started=time, phase=rest)
 
 
+def sensed(episode: Episode, event: Event) -> Episode:
+    """The episode with what a tick tells of the arm."""
+    if not isinstance(event, Tick):
+        return episode
+    before, arm = episode.arm, event.arm
+    set_back = 0.0
+    if before is not None and arm is not None:
+        set_back = max(0.0, (before.stamp - arm.stamp) / NANOSECONDS)
+    return replace(episode, arm=arm, set_back=set_back)
+
+
 def interrupted(episode: Episode, event: Event) -> Next | None:
     """What an event leads to in whatever phase: mostly the end of the episode. None otherwise."""
     match episode.phase, event:
@@ -98,6 +109,12 @@ def interrupted(episode: Episode, event: Event) -> Next | None:
             return _without_planner(episode, event, pause)
         case _, Tick(fault=str() as fault):
             return end(episode, event.time, Outcome.ABORTED, fault)
+        case _, Tick() if episode.set_back > 0.0:
+            reason = (
+                f"The robot's clock was set back by {episode.set_back:.1f} s, so that it is not "
+                "known any more what was measured before what. Send the goal again."
+            )
+            return end(episode, event.time, Outcome.ABORTED, reason)
         case _, Tick() if event.time - episode.started > episode.goal.time_limit:
             reason = (
                 f"The time limit of {episode.goal.time_limit:g} s passed at {episode.progress}."
@@ -241,6 +258,9 @@ def judge(episode: Episode, time: float, seen: Observation) -> Next:
             f"The budget was spent at {episode.progress}: raise step_budget or energy_threshold, "
             "or give a photograph nearer to where the arm is."
         )
+        target, limits = episode.target, episode.settings.safety
+        if target is not None and (missed := drift(target, seen.state, limits)):
+            reason += f" The arm does not follow: {missed}."
         return end(episode, time, Outcome.BUDGET_SPENT, reason)
     return episode, ()
 

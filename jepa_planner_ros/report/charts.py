@@ -219,6 +219,40 @@ def distance_chart(
     return canvas.svg()
 
 
+@dataclass(frozen=True)
+class Lane:
+    """What something was busy with over time: (start, end) in seconds, each."""
+
+    name: str
+    colour: str
+    spans: Sequence[tuple[float, float]]
+
+
+def timeline_chart(lanes: Sequence[Lane], last: float, label: str) -> str:
+    """Lanes over one axis of time that ends at `last` s, like a Gantt chart."""
+    row, bar, top, left, width = 22.0, 14.0, 4.0, 96.0, 2.0 * _WIDTH
+    height = top + row * len(lanes) + _BOTTOM
+    canvas = _Canvas(
+        _Scale(0.0, last, left, width - _RIGHT),
+        _Scale(0.0, float(len(lanes)), height - _BOTTOM, top),
+        label,
+        width,
+        height,
+    )
+    canvas.vertical_grid("s")
+    for index, lane in enumerate(lanes):
+        y = top + row * (index + 0.5)
+        canvas.text(left - 8.0, y + 4, lane.name, "end")
+        for start, end in lane.spans:
+            x = canvas.x(start)
+            canvas.add(
+                f'<rect x="{x:.1f}" y="{y - bar / 2:.1f}" width="{canvas.x(end) - x:.1f}" '
+                f'height="{bar:g}" rx="2" style="fill:var(--{lane.colour})">'
+                f"<title>{escape(lane.name)}: {start:.2f} to {end:.2f} s</title></rect>"
+            )
+    return canvas.svg()
+
+
 def path_chart(
     path: Float64Array, goal: Float64Array | None, horizontal: str, vertical: str, label: str
 ) -> str:

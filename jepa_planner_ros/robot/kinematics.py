@@ -1,8 +1,6 @@
 """Forward and inverse kinematics of the Franka Panda and FR3.
 
-Both arms have one geometry, given by Craig's (modified) Denavit-Hartenberg parameters (Franka
-Control Interface documentation, "Denavit-Hartenberg parameters"). Two end-effector frames share
-the point between the fingertips:
+Two end-effector frames share the point between the fingertips:
 
 - `FINGERTIPS`, Franka's own: z points out of the hand, so that a gripper pointing down has a roll
   of +-pi, where Euler angles jump.
@@ -21,86 +19,43 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from jepa_planner_ros.geometry import POSITION, ROTATION
+from jepa_planner_ros.robot.chain import FRANKA, Chain
 from jepa_planner_ros.robot.limits import PANDA, RobotLimits
 from jepa_planner_ros.types import Float64Array
 
 HOME_JOINTS: Float64Array = np.array([0.0, -0.3, 0.0, -2.2, 0.0, 1.9, np.pi / 4])
 """A relaxed elbow with the gripper pointing down; the null space is drawn towards it."""
 
-# One row per joint of a (m), d (m) and alpha (rad): x_{i-1} along a, z_i along d.
-_DENAVIT_HARTENBERG = np.array(
-    [
-        (0.0, 0.333, 0.0),
-        (0.0, 0.0, -np.pi / 2),
-        (0.0, 0.316, np.pi / 2),
-        (0.0825, 0.0, np.pi / 2),
-        (-0.0825, 0.384, -np.pi / 2),
-        (0.0, 0.0, np.pi / 2),
-        (0.088, 0.0, np.pi / 2),
-    ]
-)
-_FLANGE_OFFSET = 0.107
-_HAND_YAW = -np.pi / 4
-_FINGERTIP_OFFSET = 0.1034
-
 _IDENTITY = np.eye(6)
 # Makes the projection onto the null space solvable at singular postures without being felt.
 _REGULAR = 1e-9
 
 
-def _transform(rotation: Rotation, translation: tuple[float, float, float]) -> Float64Array:
-    matrix = np.eye(4)
-    matrix[:3, :3] = rotation.as_matrix()
-    matrix[:3, 3] = translation
-    return matrix
-
-
-FINGERTIPS: Float64Array = _transform(
-    Rotation.from_euler("z", _HAND_YAW), (0.0, 0.0, _FLANGE_OFFSET + _FINGERTIP_OFFSET)
-)
+FINGERTIPS: Float64Array = FRANKA.fingertips
 """Pose of Franka's fingertip frame in the frame of joint 7 (4, 4)."""
 
-UPRIGHT: Float64Array = FINGERTIPS @ _transform(Rotation.from_euler("x", np.pi), (0.0, 0.0, 0.0))
+UPRIGHT: Float64Array = FRANKA.upright
 """Pose of the upright fingertip frame in the frame of joint 7 (4, 4)."""
 
 
-def joint_frames(joints: Float64Array) -> Float64Array:
-    """Poses (..., 7, 4, 4) of the frames of joints 1 to 7 in the base frame.
-
-    Args:
-        joints: positions (..., 7) in rad.
-    """
-    a, d, alpha = _DENAVIT_HARTENBERG.T
-    cos_q, sin_q = np.cos(joints), np.sin(joints)
-    cos_alpha, sin_alpha = np.cos(alpha), np.sin(alpha)
-    links = np.zeros((*joints.shape, 4, 4))
-    links[..., 0, 0], links[..., 0, 1], links[..., 0, 3] = cos_q, -sin_q, a
-    links[..., 1, 0], links[..., 1, 1] = sin_q * cos_alpha, cos_q * cos_alpha
-    links[..., 1, 2], links[..., 1, 3] = -sin_alpha, -d * sin_alpha
-    links[..., 2, 0], links[..., 2, 1] = sin_q * sin_alpha, cos_q * sin_alpha
-    links[..., 2, 2], links[..., 2, 3] = cos_alpha, d * cos_alpha
-    links[..., 3, 3] = 1.0
-    for index in range(1, 7):
-        links[..., index, :, :] = links[..., index - 1, :, :] @ links[..., index, :, :]
-    return links
-
-
-def end_effector_matrix(joints: Float64Array, tool: Float64Array = UPRIGHT) -> Float64Array:
+def end_effector_matrix(
+    joints: Float64Array, tool: Float64Array = UPRIGHT, chain: Chain = FRANKA
+) -> Float64Array:
     """Poses (..., 4, 4) of the end effector in the base frame, from joints (..., 7) in rad."""
-    return joint_frames(joints)[..., 6, :, :] @ tool
+    return chain.joint_frames(joints)[..., -1, :, :] @ tool
 
 
 def end_effector_state(
-    joints: Float64Array, gripper: float | Float64Array = 0.0, tool: Float64Array = UPRIGHT
+    joints: Float64Array, gripper: float | Float64Array = 0.0, chain: Chain = FRANKA
 ) -> Float64Array:
     """End-effector states (..., 7) in the base frame, from joints (..., 7) in rad.
 
     Args:
         joints: positions of the arm's joints, rad.
         gripper: closedness, 0 open to 1 closed, copied into the states.
-        tool: pose of the end effector in the frame of joint 7.
+        chain: the arm.
     """
-    return state_from_matrix(end_effector_matrix(joints, tool), gripper)
+    return state_from_matrix(end_effector_matrix(joints, chain.upright, chain), gripper)
 
 
 def state_from_matrix(matrix: Float64Array, gripper: float | Float64Array = 0.0) -> Float64Array:
@@ -117,7 +72,7 @@ def geometric_jacobian(frames: Float64Array, point: Float64Array) -> Float64Arra
     """Geometric Jacobian (6, 7), linear rows above angular ones, in the base frame.
 
     Args:
-        frames: poses of the joints (7, 4, 4), see `joint_frames`.
+        frames: poses of the joints (7, 4, 4), see `Chain.joint_frames`.
         point: the moved point (3,) in the base frame, m.
     """
     jacobian = np.empty((6, 7))
@@ -153,8 +108,7 @@ class InverseKinematics:
     """
 
     limits: RobotLimits = PANDA
-    tool: Float64Array = field(default_factory=lambda: UPRIGHT)
-    """Pose of the end effector in the frame of joint 7 (4, 4)."""
+    """Of the arm, whose chain they come with."""
     rest: Float64Array = field(default_factory=lambda: HOME_JOINTS)
     """Posture (7,), rad."""
     damping: float = 1e-3
@@ -180,9 +134,10 @@ class InverseKinematics:
         """
         goal = Rotation.from_euler("xyz", target[ROTATION]).as_matrix()
         joints = np.array(start, dtype=np.float64)
+        chain, tool = self.limits.chain, self.limits.chain.upright
         for _ in range(iterations):
-            frames = joint_frames(joints)
-            pose = frames[6] @ self.tool
+            frames = chain.joint_frames(joints)
+            pose = frames[6] @ tool
             error = np.concatenate(
                 (target[POSITION] - pose[:3, 3], _rotation_error(pose[:3, :3], goal))
             )

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from jepa_planner_ros.robot.chain import FRANKA, Chain
 from jepa_planner_ros.robot.motion import MotionLimits
 
 
 @dataclass(frozen=True)
 class RobotLimits:
-    """Limits of one model of arm; SI units throughout."""
+    """Geometry and limits of one model of arm; SI units throughout."""
 
     name: str
     joint_prefix: str
@@ -36,6 +37,8 @@ class RobotLimits:
     """rad/s^2"""
     rotation_jerk: float
     """rad/s^3"""
+    chain: Chain = FRANKA
+    """Its geometry."""
     finger_travel: float = 0.04
     """How far one finger of the Franka Hand opens from the middle, m."""
 

@@ -1,18 +1,19 @@
 """Smooth motions of the end effector from one target to the next, within limits of speed.
 
-All of them are minimum-jerk quintics (Flash and Hogan, "The coordination of arm movements", 1985,
-eq. 4), which start with whatever velocity and acceleration the end effector has at that moment.
+A commanded motion leads straight from rest to rest; one that is called off stops on its way first.
+So limits, which are easily kept along a line, hold at every moment, and the end effector goes only
+where the way was checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.spatial.transform import Rotation
 
 from jepa_planner_ros.geometry import GRIPPER, POSITION, ROTATION
+from jepa_planner_ros.robot.pace import Pace, QuickStop, SmoothPace
 from jepa_planner_ros.types import Float64Array
 
 # Peaks of the rest-to-rest quintic s(u) = 10 u^3 - 15 u^4 + 6 u^5 over unit time and distance.
@@ -20,13 +21,7 @@ _PEAK_SPEED = 15.0 / 8.0
 _PEAK_ACCELERATION = 10.0 / np.sqrt(3.0)
 _PEAK_JERK = 60.0
 
-# Where along a motion that does not start at rest its speed, acceleration and jerk are looked at.
-_SAMPLES = np.linspace(0.0, 1.0, 41)
 _SHORTEST = 0.02  # s
-_LENGTHENING = 1.1
-_LENGTHENINGS = 60
-_ROUNDING = 1.0 + 1e-6
-_NEGLIGIBLE = 1e-6  # m or rad
 
 
 @dataclass(frozen=True)
@@ -87,38 +82,6 @@ class MinimumJerkMotion:
             -15.0 * self.distance + 8.0 * v + 1.5 * a,
             6.0 * self.distance - 3.0 * v - 0.5 * a,
         )
-
-    def peaks(self, part: slice) -> tuple[float, float, float]:
-        """Largest speed, acceleration and jerk of a part of the coordinates, as vector norms."""
-        u = _SAMPLES[:, np.newaxis]
-        length = self.duration
-        v, a = self.velocity[part] * length, self.acceleration[part] * length**2
-        c3, c4, c5 = (coefficient[part] for coefficient in self._coefficients)
-        derivatives = (
-            (v + a * u + 3.0 * c3 * u**2 + 4.0 * c4 * u**3 + 5.0 * c5 * u**4) / length,
-            (a + 6.0 * c3 * u + 12.0 * c4 * u**2 + 20.0 * c5 * u**3) / length**2,
-            (6.0 * c3 + 24.0 * c4 * u + 60.0 * c5 * u**2) / length**3,
-        )
-        speed, acceleration, jerk = (
-            float(np.linalg.norm(derivative, axis=1).max()) for derivative in derivatives
-        )
-        return speed, acceleration, jerk
-
-    def excess(self, limits: MotionLimits) -> float:
-        """The peak that is highest in parts of its limit, of a motion (7,) in metres and radians.
-
-        At 1 or below the motion respects the limits.
-        """
-        peaks = (*self.peaks(POSITION), *self.peaks(ROTATION))
-        bounds = (
-            limits.translation_speed,
-            limits.translation_acceleration,
-            limits.translation_jerk,
-            limits.rotation_speed,
-            limits.rotation_acceleration,
-            limits.rotation_jerk,
-        )
-        return max(peak / bound for peak, bound in zip(peaks, bounds, strict=True))
 
 
 def shortest_duration(
@@ -190,89 +153,108 @@ class Reference:
 
 @dataclass(frozen=True, eq=False)
 class CartesianMotion:
-    """A motion of the end effector from a moment on the steady clock.
+    """A straight motion of the end effector from a moment on some clock, and what follows it.
 
     Attributes:
         origin: where it starts.
-        curve: (7,) metres, rotation vector in the base frame, and closedness.
+        way: where it leads: metres, rotation vector in the base frame, and closedness (7,).
+        pace: how it goes along.
         started: s.
+        following: what takes its place when it has ended; None: it stays where it ends.
     """
 
     origin: Reference
-    curve: MinimumJerkMotion
+    way: Float64Array
+    pace: Pace
     started: float
+    following: CartesianMotion | None = None
 
     @classmethod
     def at_rest(cls, state: Float64Array, time: float) -> CartesianMotion:
         """The motion of an end effector that stays at a state (7,)."""
-        still = np.zeros(7)
-        return cls(Reference.from_state(state), MinimumJerkMotion(still, 0.0, still, still), time)
+        return cls(Reference.from_state(state), np.zeros(7), SmoothPace(0.0), time)
 
     @property
     def ends(self) -> float:
-        """When it comes to rest, s."""
-        return self.started + self.curve.duration
+        """When the end effector comes to rest, s."""
+        last = self._last
+        return last.started + last.pace.duration
 
     def at(self, time: float) -> Float64Array:
         """The state (7,) at a moment."""
-        distance, _, _ = self.curve.at(time - self.started)
-        return self.origin.moved(distance).as_state()
+        return self._reached(time).as_state()
+
+    def velocity(self, time: float) -> Float64Array:
+        """Linear and angular velocity (6,) in the base frame at a moment, m/s and rad/s."""
+        present = self._present(time)
+        return present.way[:GRIPPER] * present.pace.at(time - present.started).speed
 
     def towards(
         self, target: Float64Array, time: float, duration: float, limits: MotionLimits
     ) -> CartesianMotion:
-        """The motion that leaves this one at `time` and comes to rest at a state (7,).
+        """The motion that takes the place of this one at `time` and ends at a state (7,).
 
-        It takes `duration` seconds, or as much longer as the limits ask.
+        It takes `duration` seconds, or as much longer as the limits ask. Where this one is still
+        under way, it stops first.
         """
-        origin, velocity, acceleration = self._leave(time)
-        distance = origin.distance_to(target)
-        metres, radians = (float(np.linalg.norm(distance[part])) for part in (POSITION, ROTATION))
-        shortest = max(duration, _SHORTEST, travel_time(metres, radians, limits))
+        stopped = self.braked(time, limits) if time < self.ends else self
+        return stopped.then(target, time, duration, limits)
 
-        def lasting(duration: float) -> MinimumJerkMotion:
-            return MinimumJerkMotion(distance, duration, velocity, acceleration)
+    def then(
+        self, target: Float64Array, time: float, duration: float, limits: MotionLimits
+    ) -> CartesianMotion:
+        """This motion and, after its end, one to a state (7,).
 
-        return CartesianMotion(origin, _gentlest(lasting, shortest, limits), time)
+        Both together take `duration` seconds from `time` on, or as much longer as the limits ask.
+        """
+        start = max(time, self.ends)
+        origin = self._reached(start)
+        way = origin.distance_to(target)
+        least = max(_SHORTEST, travel_time(*_lengths(way), limits))
+        pace = SmoothPace(max(least, duration - (start - time)))
+        leaving = CartesianMotion(origin, way, pace, start)
+        return leaving if start == time else self._followed_by(leaving)
 
     def braked(self, time: float, limits: MotionLimits) -> CartesianMotion:
-        """The motion that leaves this one at `time` and stops as soon as the limits allow.
+        """The motion that stops this one on its way, as soon after `time` as the limits allow."""
+        present = self._present(time)
+        progress = present.pace.at(time - present.started)
+        bounds = [
+            (acceleration / length, jerk / length)
+            for length, acceleration, jerk in zip(
+                _lengths(present.way),
+                (limits.translation_acceleration, limits.rotation_acceleration),
+                (limits.translation_jerk, limits.rotation_jerk),
+                strict=True,
+            )
+            if length > 0.0
+        ]
+        if progress.speed == 0.0 or not bounds:
+            return CartesianMotion.at_rest(self.at(time), time)
+        acceleration, jerk = (min(bound) for bound in zip(*bounds, strict=True))
+        pace = QuickStop.from_progress(progress, acceleration, jerk)
+        return CartesianMotion(present.origin, present.way, pace, time)
 
-        Velocity and acceleration go to zero along a cubic, so that it neither turns back nor swings
-        out. A motion that would stop before that way is covered is left as it is.
-        """
-        origin, velocity, acceleration = self._leave(time)
-        left = origin.distance_to(self.at(self.ends))
+    def _followed_by(self, following: CartesianMotion) -> CartesianMotion:
+        if self.following is not None:
+            following = self.following._followed_by(following)
+        return replace(self, following=following)
 
-        def lasting(duration: float) -> MinimumJerkMotion:
-            # The integral of v(u) = v + aT u - (3v + 2aT) u^2 + (2v + aT) u^3 over the duration T.
-            way = duration * velocity / 2.0 + duration**2 * acceleration / 12.0
-            return MinimumJerkMotion(way, duration, velocity, acceleration)
+    @property
+    def _last(self) -> CartesianMotion:
+        return self if self.following is None else self.following._last
 
-        curve = _gentlest(lasting, _SHORTEST, limits)
-        for part in (POSITION, ROTATION):
-            if np.linalg.norm(curve.distance[part]) > np.linalg.norm(left[part]) + _NEGLIGIBLE:
-                return self
-        return CartesianMotion(origin, curve, time)
+    def _present(self, time: float) -> CartesianMotion:
+        """The part of this motion that is under way at a moment."""
+        if self.following is None or time < self.following.started:
+            return self
+        return self.following._present(time)
 
-    def _leave(self, time: float) -> tuple[Reference, Float64Array, Float64Array]:
-        distance, velocity, acceleration = self.curve.at(time - self.started)
-        return self.origin.moved(distance), velocity, acceleration
+    def _reached(self, time: float) -> Reference:
+        present = self._present(time)
+        return present.origin.moved(present.way * present.pace.at(time - present.started).done)
 
 
-def _gentlest(
-    lasting: Callable[[float], MinimumJerkMotion], shortest: float, limits: MotionLimits
-) -> MinimumJerkMotion:
-    """The first motion, from the shortest on, that respects the limits.
-
-    One that leaves another at its steepest may have none; then the one that exceeds them least.
-    """
-    best, least = lasting(shortest), np.inf
-    for lengthening in range(_LENGTHENINGS):
-        curve = lasting(shortest * _LENGTHENING**lengthening)
-        excess = curve.excess(limits)
-        if excess <= _ROUNDING:
-            return curve
-        if excess < least:
-            best, least = curve, excess
-    return best
+def _lengths(way: Float64Array) -> tuple[float, float]:
+    """Metres and radians of a way (7,)."""
+    return float(np.linalg.norm(way[POSITION])), float(np.linalg.norm(way[ROTATION]))

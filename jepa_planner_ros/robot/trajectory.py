@@ -48,13 +48,14 @@ def joint_path(
         ValueError: the joints cannot follow within their limits of position and speed.
     """
     inverse_kinematics = InverseKinematics(limits)
-    count = max(2, math.ceil(motion.curve.duration / period))
-    times = np.linspace(0.0, motion.curve.duration, count + 1)
+    duration = motion.ends - motion.started
+    count = max(2, math.ceil(duration / period))
+    times = np.linspace(0.0, duration, count + 1)
     positions = [joints]
     for time in times:
         state = motion.at(motion.started + time)
         joints = inverse_kinematics.solve(state, joints)
-        missed = action_between(state, end_effector_state(joints, state[GRIPPER]))
+        missed = action_between(state, end_effector_state(joints, state[GRIPPER], limits.chain))
         if np.abs(missed).max() > _TOLERANCE:
             raise ValueError(
                 f"No joint positions within the limits of robot = {limits.name} bring the end "

@@ -13,6 +13,7 @@ from jepa_planner_ros.control.episode import Measurement
 from jepa_planner_ros.control.safety import Stream, at_pose, staleness
 from jepa_planner_ros.robot.joints import ArmReading, read_arm
 from jepa_planner_ros.robot.kinematics import end_effector_state
+from jepa_planner_ros.ros.description import RobotDescription
 from jepa_planner_ros.ros.parameters import Wiring
 from jepa_planner_ros.ros.poses import check_frame, read_pose
 from jepa_planner_ros.ros.streams import Sample, SensorStream
@@ -42,8 +43,16 @@ class Arm(Protocol):
 class JointStateArm:
     """The arm as `joint_states` tells, by forward kinematics."""
 
-    def __init__(self, node: Node, wiring: Wiring, max_age: float, group: CallbackGroup) -> None:
+    def __init__(
+        self,
+        node: Node,
+        wiring: Wiring,
+        description: RobotDescription,
+        max_age: float,
+        group: CallbackGroup,
+    ) -> None:
         prefix = wiring.joint_prefix or None
+        self._description = description
 
         def read(message: JointState) -> ArmReading:
             return read_arm(message.name, message.position, prefix)
@@ -52,11 +61,11 @@ class JointStateArm:
 
     def newest(self) -> Measurement | None:
         """The newest measurement."""
-        return _measurement(self._joints.newest())
+        return self._measurement(self._joints.newest())
 
     def nearest(self, stamp: int) -> Measurement | None:
         """The measurement taken nearest to a stamp in nanoseconds."""
-        return _measurement(self._joints.nearest(stamp))
+        return self._measurement(self._joints.nearest(stamp))
 
     def status(self, now: float) -> Stream:
         """How fresh the measurements are."""
@@ -74,26 +83,32 @@ class JointStateArm:
         newest = self._joints.newest()
         return newest is not None and newest.value.gripper is not None
 
-
-def _measurement(sample: Sample[ArmReading] | None) -> Measurement | None:
-    if sample is None:
-        return None
-    reading = sample.value
-    # An arm without a gripper counts as one whose gripper is open.
-    state = end_effector_state(reading.positions, reading.gripper or 0.0)
-    return Measurement(state, sample.stamp, sample.time, reading.positions)
+    def _measurement(self, sample: Sample[ArmReading] | None) -> Measurement | None:
+        if sample is None:
+            return None
+        reading, chain = sample.value, self._description.robot.chain
+        # An arm without a gripper counts as one whose gripper is open.
+        state = end_effector_state(reading.positions, reading.gripper or 0.0, chain)
+        return Measurement(state, sample.stamp, sample.time, reading.positions)
 
 
 class CurrentPoseArm:
     """The arm as `current_pose` tells; only the gripper is taken from `joint_states`."""
 
-    def __init__(self, node: Node, wiring: Wiring, max_age: float, group: CallbackGroup) -> None:
+    def __init__(
+        self,
+        node: Node,
+        wiring: Wiring,
+        description: RobotDescription,
+        max_age: float,
+        group: CallbackGroup,
+    ) -> None:
         def read(message: PoseStamped) -> Float64Array:
             check_frame(message, wiring.base_frame)
             return read_pose(message, wiring.controller_frame)
 
         self._poses = SensorStream(node, PoseStamped, "current_pose", max_age, _KEPT, read, group)
-        self._joints = JointStateArm(node, wiring, max_age, group)
+        self._joints = JointStateArm(node, wiring, description, max_age, group)
 
     def newest(self) -> Measurement | None:
         """The newest measurement."""

@@ -10,26 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from geometry_msgs.msg import PoseStamped
+import numpy as np
+from geometry_msgs.msg import PoseStamped, Twist, TwistStamped, Vector3
 from rclpy.node import Node
 from rclpy.publisher import Publisher
 from rclpy.qos import QoSProfile
 from rclpy.qos_overriding_options import QoSOverridingOptions
-from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
-from jepa_planner_ros.control import GripperMotion, RobotError
-from jepa_planner_ros.robot.limits import LIMITS
+from jepa_planner_ros.control import RobotError, SafetyLimits
+from jepa_planner_ros.control.setpoints import tracking_twist
 from jepa_planner_ros.robot.motion import CartesianMotion
 from jepa_planner_ros.robot.trajectory import JointPath, joint_path
 from jepa_planner_ros.ros.arm import Arm
-from jepa_planner_ros.ros.clock import duration_message, ros_now
+from jepa_planner_ros.ros.clock import duration_message, ros_now, stamp_message
+from jepa_planner_ros.ros.description import RobotDescription
 from jepa_planner_ros.ros.parameters import Wiring
 from jepa_planner_ros.ros.poses import pose_stamped_message
 from jepa_planner_ros.types import Float64Array
 
 _RELIABLE = QoSProfile(depth=10)
-_GRIPPER_COMMANDS = {GripperMotion.OPEN: 1.0, GripperMotion.CLOSE: 0.0}
+_STILL = np.zeros(6)
 
 
 class Commander(Protocol):
@@ -41,33 +42,20 @@ class Commander(Protocol):
     def require_controller(self) -> None:
         """Raise `RobotError` if no controller would act on a command."""
 
-    def begin(self, motion: CartesianMotion) -> None:
+    def begin(self, motion: CartesianMotion, limits: SafetyLimits) -> None:
         """A motion begins now, in place of the one under way. Raises `RobotError`."""
 
-    def follow(self, setpoint: Float64Array) -> None:
-        """The motion is at a state (7,) now, or goes there at once where it has no other."""
+    def follow(self, setpoint: Float64Array, velocity: Float64Array) -> None:
+        """The motion is at a state (7,) now, or goes there at once where it has no other.
 
-    def grip(self, motion: GripperMotion) -> None:
-        """The gripper is to open or close."""
+        `velocity` is what it has there, linear and angular (6,), m/s and rad/s.
+        """
 
-
-class _Gripper:
-    """CRISP's gripper: 1 is open, 0 is closed."""
-
-    def __init__(self, node: Node) -> None:
-        self._commands = node.create_publisher(
-            Float64MultiArray,
-            "gripper/gripper_position_controller/commands",
-            _RELIABLE,
-            qos_overriding_options=QoSOverridingOptions.with_default_policies(),
-        )
-
-    def grip(self, motion: GripperMotion) -> None:
-        """The gripper is to open or close."""
-        self._commands.publish(Float64MultiArray(data=[_GRIPPER_COMMANDS[motion]]))
+    def rest(self) -> None:
+        """The motion has ended, and no setpoint follows."""
 
 
-class PoseCommander(_Gripper):
+class PoseCommander:
     """Every setpoint as a pose: CRISP's ``target_pose``, or MoveIt Servo's pose commands.
 
     CRISP ignores stamp and frame, holds the last pose for ever, and obeys nobody while the topic
@@ -75,7 +63,6 @@ class PoseCommander(_Gripper):
     """
 
     def __init__(self, node: Node, wiring: Wiring, topic: str) -> None:
-        super().__init__(node)
         self._node = node
         self._wiring = wiring
         self._targets = node.create_publisher(
@@ -101,15 +88,69 @@ class PoseCommander(_Gripper):
                 "while there is more than one: stop the others."
             )
 
-    def begin(self, motion: CartesianMotion) -> None:
+    def begin(self, motion: CartesianMotion, limits: SafetyLimits) -> None:
         """Nothing is sent but setpoints."""
 
-    def follow(self, setpoint: Float64Array) -> None:
+    def follow(self, setpoint: Float64Array, velocity: Float64Array) -> None:
         """Publish a setpoint (7,)."""
         wiring, stamp = self._wiring, ros_now(self._node)
         self._targets.publish(
             pose_stamped_message(setpoint, wiring.controller_frame, wiring.base_frame, stamp)
         )
+
+    def rest(self) -> None:
+        """The controller holds the last pose."""
+
+
+class TwistCommander:
+    """The velocity of every setpoint for MoveIt Servo, corrected towards where it should be.
+
+    Servo wants fresh stamps above its time-out's rate, and halts without them.
+    """
+
+    def __init__(self, node: Node, wiring: Wiring, arm: Arm) -> None:
+        self._node = node
+        self._wiring = wiring
+        self._arm = arm
+        self._limits = SafetyLimits()
+        self._twists = node.create_publisher(
+            TwistStamped,
+            "servo_node/delta_twist_cmds",
+            _RELIABLE,
+            qos_overriding_options=QoSOverridingOptions.with_default_policies(),
+        )
+
+    def missing(self) -> str | None:
+        """That no controller has been found, in a sentence; None when one listens."""
+        return _missing(self._twists, "MoveIt Servo")
+
+    def require_controller(self) -> None:
+        """Raise `RobotError` if no controller would act on a command."""
+        if missing := self.missing():
+            raise RobotError(missing)
+
+    def begin(self, motion: CartesianMotion, limits: SafetyLimits) -> None:
+        """The limits hold for the twists, too."""
+        self._limits = limits
+
+    def follow(self, setpoint: Float64Array, velocity: Float64Array) -> None:
+        """Publish a velocity (6,) that keeps the arm at the setpoint (7,)."""
+        measured = self._arm.newest()
+        state = setpoint if measured is None else measured.state
+        self._publish(tracking_twist(setpoint, velocity, state, self._limits))
+
+    def rest(self) -> None:
+        """Stop."""
+        self._publish(_STILL)
+
+    def _publish(self, twist: Float64Array) -> None:
+        x, y, z, roll, pitch, yaw = map(float, twist)
+        message = TwistStamped(
+            twist=Twist(linear=Vector3(x=x, y=y, z=z), angular=Vector3(x=roll, y=pitch, z=yaw))
+        )
+        message.header.frame_id = self._wiring.base_frame
+        message.header.stamp = stamp_message(ros_now(self._node))
+        self._twists.publish(message)
 
 
 class DryRunCommander:
@@ -127,32 +168,30 @@ class DryRunCommander:
     def require_controller(self) -> None:
         """Nobody needs to listen."""
 
-    def begin(self, motion: CartesianMotion) -> None:
+    def begin(self, motion: CartesianMotion, limits: SafetyLimits) -> None:
         """Nothing is sent but setpoints."""
 
-    def follow(self, setpoint: Float64Array) -> None:
+    def follow(self, setpoint: Float64Array, velocity: Float64Array) -> None:
         """Publish a setpoint (7,)."""
         wiring, stamp = self._wiring, ros_now(self._node)
         self._targets.publish(
             pose_stamped_message(setpoint, wiring.controller_frame, wiring.base_frame, stamp)
         )
 
-    def grip(self, motion: GripperMotion) -> None:
-        """Tell what the gripper would do."""
-        self._node.get_logger().info(f"Dry run: the gripper would {motion.value}.")
+    def rest(self) -> None:
+        """Nothing moves."""
 
 
-class TrajectoryCommander(_Gripper):
+class TrajectoryCommander:
     """Every motion as one trajectory of all joints, for a ``joint_trajectory_controller``.
 
     Its points have the velocities of the motion, the last is at rest; a trajectory that begins in
     motion goes on from where the controller is.
     """
 
-    def __init__(self, node: Node, wiring: Wiring, arm: Arm) -> None:
-        super().__init__(node)
+    def __init__(self, node: Node, wiring: Wiring, arm: Arm, description: RobotDescription) -> None:
         self._arm = arm
-        self._limits = LIMITS[wiring.robot]
+        self._description = description
         self._period = 1.0 / wiring.setpoint_rate
         self._trajectories = node.create_publisher(
             JointTrajectory,
@@ -171,7 +210,7 @@ class TrajectoryCommander(_Gripper):
         if missing := self.missing():
             raise RobotError(missing)
 
-    def begin(self, motion: CartesianMotion) -> None:
+    def begin(self, motion: CartesianMotion, limits: SafetyLimits) -> None:
         """Publish a motion as a trajectory, from the joints that the arm is measured at."""
         measured = self._arm.newest()
         if measured is None or measured.joints is None:
@@ -180,7 +219,7 @@ class TrajectoryCommander(_Gripper):
                 "check that joint_states is published and names the arm's joints."
             )
         try:
-            path = joint_path(motion, measured.joints, self._period, self._limits)
+            path = joint_path(motion, measured.joints, self._period, self._description.robot)
         except ValueError as error:
             raise RobotError(str(error)) from error
         names = [f"{self._arm.joint_prefix}{index}" for index in range(1, 8)]
@@ -197,8 +236,11 @@ class TrajectoryCommander(_Gripper):
         # A zero stamp means: from now on.
         self._trajectories.publish(JointTrajectory(joint_names=names, points=points))
 
-    def follow(self, setpoint: Float64Array) -> None:
+    def follow(self, setpoint: Float64Array, velocity: Float64Array) -> None:
         """The controller finds its way along the trajectory."""
+
+    def rest(self) -> None:
+        """The trajectory has ended by itself."""
 
 
 def _missing(commands: Publisher, controller: str) -> str | None:
@@ -210,10 +252,11 @@ def _missing(commands: Publisher, controller: str) -> str | None:
     )
 
 
-COMMANDERS: Mapping[str, Callable[[Node, Wiring, Arm], Commander]] = {
-    "crisp": lambda node, wiring, arm: PoseCommander(node, wiring, "target_pose"),
-    "servo": lambda node, wiring, arm: PoseCommander(node, wiring, "servo_node/pose_target_cmds"),
+COMMANDERS: Mapping[str, Callable[[Node, Wiring, Arm, RobotDescription], Commander]] = {
+    "crisp": lambda node, wiring, *_: PoseCommander(node, wiring, "target_pose"),
+    "servo": lambda node, wiring, *_: PoseCommander(node, wiring, "servo_node/pose_target_cmds"),
+    "servo_twist": lambda node, wiring, arm, _: TwistCommander(node, wiring, arm),
     "joint_trajectory": TrajectoryCommander,
-    "dry_run": lambda node, wiring, arm: DryRunCommander(node, wiring),
+    "dry_run": lambda node, wiring, *_: DryRunCommander(node, wiring),
 }
 """By the parameter ``commander``."""

@@ -6,6 +6,7 @@ import time
 from threading import Lock
 from typing import Protocol
 
+import numpy as np
 from rclpy.callback_groups import CallbackGroup
 from rclpy.clock import Clock
 from rclpy.clock_type import ClockType
@@ -16,14 +17,13 @@ from jepa_planner_ros.control import ControlSettings, GripperMotion, RobotError
 from jepa_planner_ros.control.setpoints import Setpoints
 from jepa_planner_ros.ros.arm import Arm
 from jepa_planner_ros.ros.commander import Commander
+from jepa_planner_ros.ros.gripper import Gripper
 from jepa_planner_ros.types import Float64Array
 
 # A pose older than this, s, says nothing about how far a moving arm lags behind.
 _LAG_AGE = 0.2
-# The target itself is repeated for this long, s, for controllers that stop when they hear nothing.
-_LINGERING = 0.5
-# Periods after which a setpoint is late.
-_LATE = 1.5
+
+_STILL = np.zeros(6)
 
 
 class Drive(Protocol):
@@ -44,12 +44,20 @@ class Drive(Protocol):
     def stop(self) -> None:
         """Stop whatever is under way, without waiting for the control loop."""
 
+    @property
+    def moving(self) -> bool:
+        """Whether setpoints are on their way."""
+
+    def end(self) -> None:
+        """Nothing will be sent any more."""
+
 
 class DirectDrive:
     """Sends each target as it is, to a controller that finds its own way there."""
 
-    def __init__(self, commander: Commander) -> None:
+    def __init__(self, commander: Commander, gripper: Gripper) -> None:
         self._commander = commander
+        self._gripper = gripper
 
     def prepare(self, settings: ControlSettings) -> None:
         """Nothing depends on the settings."""
@@ -61,60 +69,81 @@ class DirectDrive:
     def command(self, target: Float64Array, gripper: GripperMotion | None) -> None:
         """Go to a state (7,). Raises `RobotError`."""
         self._commander.require_controller()
-        self._commander.follow(target)
+        self._commander.follow(target, _STILL)
         if gripper is not None:
-            self._commander.grip(gripper)
+            self._gripper.grip(gripper)
 
     def hold(self, target: Float64Array) -> None:
         """Go back to a state (7,) at which the arm was measured. Raises `RobotError`."""
         self._commander.require_controller()
-        self._commander.follow(target)
+        self._commander.follow(target, _STILL)
 
     def stop(self) -> None:
         """Nothing is under way here; the control loop holds the arm at its next tick."""
+
+    @property
+    def moving(self) -> bool:
+        """A target is sent once."""
+        return False
+
+    def end(self) -> None:
+        """Nothing is under way here."""
 
 
 class SmoothDrive:
     """Sends setpoints on a smooth way to each target, at a steady rate.
 
-    On a busy computer the timer is late; the motion then waits for it, so that no setpoint is
-    farther from the one before than the limits allow.
+    Setpoint follows setpoint by one period of the motion's own clock, however late the timer is:
+    on a busy computer the motion takes longer, and no setpoint is farther from those before than
+    the limits allow.
 
     Args:
         node: has the timer.
         commander: sends.
+        gripper: opens and closes.
         arm: is measured.
         rate: setpoints per second.
         group: of the timer, in which nothing else may run long.
     """
 
     def __init__(
-        self, node: Node, commander: Commander, arm: Arm, rate: float, group: CallbackGroup
+        self,
+        node: Node,
+        commander: Commander,
+        gripper: Gripper,
+        arm: Arm,
+        rate: float,
+        group: CallbackGroup,
     ) -> None:
         self._node = node
         self._commander = commander
+        self._gripper = gripper
         self._arm = arm
         self._settings = ControlSettings()
         self._lock = Lock()
         self._setpoints = Setpoints()
         self._under_way = False
-        self._longest_gap = _LATE / rate
-        self._sent = time.monotonic()
-        self._waited = 0.0
+        self._period = 1.0 / rate
+        self._now = 0.0
+        """Time on the motion's clock, s: that of the setpoint sent last."""
+        self._heard = time.monotonic()
         # The node's own clock may be simulated and stop or jump; a watchdog must not.
         steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._timer = node.create_timer(1.0 / rate, self._send, callback_group=group, clock=steady)
+        self._timer = node.create_timer(
+            self._period, self._send, callback_group=group, clock=steady
+        )
 
     def prepare(self, settings: ControlSettings) -> None:
         """An episode begins, with these settings; an earlier fault does not count any more."""
         with self._lock:
             self._settings = settings
-            self._setpoints = Setpoints(self._setpoints.motion, heard=self._now)
+            self._setpoints = Setpoints(self._setpoints.motion)
+            self._heard = time.monotonic()
 
     def fault(self) -> str | None:
         """Why the motion was stopped, if it was; asking shows that the control loop runs."""
         with self._lock:
-            self._setpoints = self._setpoints.heard_at(self._now)
+            self._heard = time.monotonic()
             return self._setpoints.fault
 
     def command(self, target: Float64Array, gripper: GripperMotion | None) -> None:
@@ -128,9 +157,10 @@ class SmoothDrive:
             setpoints = self._setpoints.towards(
                 target, measured.state, self._now, settings.motion, settings.safety
             )
+            self._heard = time.monotonic()
             self._begin(setpoints)
         if gripper is not None:
-            self._commander.grip(gripper)
+            self._gripper.grip(gripper)
 
     def hold(self, target: Float64Array) -> None:
         """Brake; where the arm stops then depends on how fast it was."""
@@ -144,13 +174,21 @@ class SmoothDrive:
                 self._divert(self._setpoints.braked(now, self._settings.safety))
 
     @property
-    def _now(self) -> float:
-        """Time on the motion's clock, which stands while the timer is late, s."""
-        return time.monotonic() - self._waited
+    def moving(self) -> bool:
+        """Whether setpoints are on their way."""
+        with self._lock:
+            return self._setpoints.moving(self._now)
+
+    def end(self) -> None:
+        """Nothing will be sent any more."""
+        with self._lock:
+            if self._under_way:
+                self._under_way = False
+                self._commander.rest()
 
     def _begin(self, setpoints: Setpoints) -> None:
         assert setpoints.motion is not None
-        self._commander.begin(setpoints.motion)
+        self._commander.begin(setpoints.motion, self._settings.safety)
         self._setpoints, self._under_way = setpoints, True
 
     def _divert(self, setpoints: Setpoints) -> None:
@@ -162,23 +200,25 @@ class SmoothDrive:
 
     def _send(self) -> None:
         with self._lock:
-            present = time.monotonic()
-            gap, self._sent = present - self._sent, present
+            self._now += self._period
             if not self._under_way:
                 return
-            self._waited += max(0.0, gap - self._longest_gap)
-            now, settings = self._now, self._settings
+            steady, now, settings = time.monotonic(), self._now, self._settings
             measured = self._arm.newest()
-            known = measured is not None and present - measured.time <= _LAG_AGE
+            known = measured is not None and steady - measured.time <= _LAG_AGE
             state = measured.state if measured is not None and known else None
-            watched = self._setpoints.watched(now, state, settings.motion, settings.safety)
+            watched = self._setpoints.watched(
+                now, steady - self._heard, state, settings.motion, settings.safety
+            )
             if watched.motion is not self._setpoints.motion:
                 self._divert(watched)
             self._setpoints = watched
             setpoint = watched.at(now)
             assert setpoint is not None, "a motion is under way"
-            self._commander.follow(setpoint)
-            self._under_way = watched.moving(now - _LINGERING)
+            self._commander.follow(setpoint, watched.velocity(now))
+            self._under_way = watched.sending(now)
+            if not self._under_way:
+                self._commander.rest()
 
 
 class EnableSwitch:

@@ -19,6 +19,7 @@ from jepa_planner_ros.control import EpisodeRunner, Worker
 from jepa_planner_ros.planning import InProcessPlanner
 from jepa_planner_ros.ros.capture import CaptureService
 from jepa_planner_ros.ros.diagnostics import Diagnostics, last_report
+from jepa_planner_ros.ros.gripper import GripperError
 from jepa_planner_ros.ros.parameters import (
     ParameterError,
     Wiring,
@@ -58,6 +59,7 @@ class PlannerNode(Node):
     Raises:
         ParameterError: a parameter is not allowed.
         CheckpointError: the world model cannot be loaded.
+        GripperError: the gripper cannot be commanded.
         PlannerError: the planner cannot be started, or has another model.
     """
 
@@ -71,7 +73,7 @@ class PlannerNode(Node):
 
         sensors, motion, services = (MutuallyExclusiveCallbackGroup() for _ in range(3))
         reporter = Reporter(self, wiring)
-        robot = RosRobot(self, wiring, sensors, motion)
+        self._robot = robot = RosRobot(self, wiring, sensors, motion)
         self._planning, self._seeing = Worker("planning"), Worker("seeing")
         self._planner, encoder = self._start_planner(wiring)
         runner = EpisodeRunner(robot, encoder.encode, self._planner, self._planning, self._seeing)
@@ -89,6 +91,7 @@ class PlannerNode(Node):
         Returns whether everything has come to its end; a search in this process may not have.
         """
         idle = self._server.stop("The planner node is shutting down.", _STOPPING)
+        self._robot.rest(2.0 * _STOPPING)
         self._planner.close()
         return self._seeing.stop(_STOPPING) and self._planning.stop(_STOPPING) and idle
 
@@ -164,7 +167,7 @@ def run(args: list[str] | None) -> None:
     rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
     try:
         _spin_until_interrupted(PlannerNode())
-    except (ParameterError, CheckpointError, PlannerError) as error:
+    except (ParameterError, CheckpointError, GripperError, PlannerError) as error:
         sys.exit(f"planner_node: {error}")
     finally:
         rclpy.try_shutdown()

@@ -27,7 +27,7 @@ from jepa_planner_ros.control import (
     SafetyLimits,
 )
 from jepa_planner_ros.control.action_queue import MERGE_RULES
-from jepa_planner_ros.robot.limits import LIMITS
+from jepa_planner_ros.robot.limits import LIMITS, RobotLimits
 from jepa_planner_ros.ros.poses import ControllerFrame
 from jepa_planner_ros.search.profiles import (
     DEFAULT_PROFILE,
@@ -44,7 +44,10 @@ ENCODERS = ("onboard", "remote")
 SERVING_DEVICES = ("auto", "cpu", "cuda")
 POSE_SOURCES = ("joint_states", "current_pose")
 IMAGE_TRANSPORTS = ("raw", "compressed")
-COMMANDER_NAMES = ("crisp", "servo", "joint_trajectory", "dry_run")
+COMMANDER_NAMES = ("crisp", "servo", "servo_twist", "joint_trajectory", "dry_run")
+GRIPPER_NAMES = ("position", "franka_gripper", "gripper_command", "none")
+_MOTION_COMMANDERS = ("servo_twist", "joint_trajectory")
+"""Those that are sent motions, not targets."""
 
 
 class ParameterError(ValueError):
@@ -198,10 +201,18 @@ PARAMETERS = (
     _Declared(
         "commander",
         "crisp",
-        "Controllers to command: CRISP's Cartesian impedance (target_pose), MoveIt Servo "
-        "(servo_node/pose_target_cmds), a joint_trajectory_controller, or none: dry_run publishes "
-        "on ~/would_command what would be commanded.",
+        "Controllers to command: CRISP's Cartesian impedance (target_pose), MoveIt Servo by poses "
+        "(servo_node/pose_target_cmds) or by velocities (servo_node/delta_twist_cmds), a "
+        "joint_trajectory_controller, or none: dry_run publishes on ~/would_command what would be "
+        "commanded.",
         choices=COMMANDER_NAMES,
+    ),
+    _Declared(
+        "gripper",
+        "position",
+        "Gripper to command: by its position on gripper/gripper_position_controller/commands, "
+        "Franka's own by its actions (franka_msgs), one by the action of control_msgs, or none.",
+        choices=GRIPPER_NAMES,
     ),
     _Declared(
         "setpoint_rate",
@@ -268,7 +279,7 @@ PARAMETERS = (
     _tunable("seed", 0, "Seed of the search's noise.", bounds=(0, 2**63 - 1)),
     _tunable(
         "control_mode",
-        "blocking",
+        "non_blocking",
         "How planning and motion share the time, where a goal does not say.",
         choices=tuple(CONTROL_MODES),
     ),
@@ -519,6 +530,7 @@ class Wiring:
     joint_prefix: str
     robot: str
     commander: str
+    gripper: str
     setpoint_rate: float
     enabled: bool
     pose_source: str
@@ -606,10 +618,11 @@ def read_wiring(values: Mapping[str, Any]) -> Wiring:
         ParameterError: a value is not allowed.
     """
     _check_choices(values)
-    if values["commander"] == "joint_trajectory" and values["setpoint_rate"] == 0.0:
+    commander = values["commander"]
+    if commander in _MOTION_COMMANDERS and values["setpoint_rate"] == 0.0:
         raise ParameterError(
-            "Parameter setpoint_rate = 0 sends single targets, but commander = joint_trajectory "
-            "sends whole motions: set it to the rate of their points, for instance 50.0."
+            f"Parameter setpoint_rate = 0 sends single targets, but commander = {commander} sends "
+            "whole motions: set it to the rate of their points, for instance 50.0."
         )
     if values["encode"] == "remote" and values["planner"] != "remote":
         raise ParameterError(
@@ -630,7 +643,8 @@ def read_wiring(values: Mapping[str, Any]) -> Wiring:
         base_frame=values["base_frame"],
         joint_prefix=values["joint_prefix"],
         robot=values["robot"],
-        commander=values["commander"],
+        commander=commander,
+        gripper=values["gripper"],
         setpoint_rate=values["setpoint_rate"],
         enabled=values["enabled"],
         pose_source=values["pose_source"],
@@ -660,14 +674,20 @@ def _read_remote(values: Mapping[str, Any]) -> RemoteSettings:
         raise ParameterError(f"Parameters of planner remote: {error}") from error
 
 
-def read_episode_defaults(values: Mapping[str, Any]) -> EpisodeDefaults:
+def read_episode_defaults(
+    values: Mapping[str, Any], robot: RobotLimits | None = None
+) -> EpisodeDefaults:
     """What an episode is run with.
+
+    Args:
+        values: of the parameters.
+        robot: the arm as it is described; None: the model that is named.
 
     Raises:
         ParameterError: a value is not allowed, alone or together with another.
     """
     _check_choices(values)
-    limits = _section(values, "limits") | {"robot": LIMITS[values["robot"]]}
+    limits = _section(values, "limits") | {"robot": robot or LIMITS[values["robot"]]}
     if values["commander"] == "dry_run":
         # Nobody follows in a dry run; every step is planned from where the arm is.
         limits["drift_patience"] = values["step_budget"]

@@ -128,7 +128,9 @@ class ReachServer:
     def _consider(self, goal: ReachGoal.Goal) -> GoalResponse:
         try:
             self._require_free()
-            request = read_goal(goal, read_episode_defaults(current_values(self._node)))
+            request = read_goal(
+                goal, read_episode_defaults(current_values(self._node), self._robot.model)
+            )
             with self._accepting:
                 self._require_free()
                 self._accepted, self._accepted_at = request, time.monotonic()

@@ -15,11 +15,15 @@ from sensor_msgs.msg import CompressedImage, Image
 
 from jepa_planner_ros.control import ControlSettings, Frame, GripperMotion, RobotError
 from jepa_planner_ros.control.episode import Tick
+from jepa_planner_ros.control.runner import TICK_PERIOD
 from jepa_planner_ros.control.safety import Stream, staleness
+from jepa_planner_ros.robot.limits import RobotLimits
 from jepa_planner_ros.ros.arm import Arm, CurrentPoseArm, JointStateArm
 from jepa_planner_ros.ros.commander import COMMANDERS, Commander
+from jepa_planner_ros.ros.description import RobotDescription
 from jepa_planner_ros.ros.drive import DirectDrive, Drive, EnableSwitch, SmoothDrive
 from jepa_planner_ros.ros.driver import DriverState
+from jepa_planner_ros.ros.gripper import GRIPPERS, NoGripper
 from jepa_planner_ros.ros.images import (
     check_compressed_image,
     check_image,
@@ -29,6 +33,9 @@ from jepa_planner_ros.ros.images import (
 from jepa_planner_ros.ros.parameters import Wiring
 from jepa_planner_ros.ros.streams import SensorStream
 from jepa_planner_ros.types import Float64Array
+
+# Time for the last message to leave before its publisher does, s.
+_DELIVERY = 0.1
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,8 @@ class RosRobot:
     ) -> None:
         limits = wiring.freshness
         measure = JointStateArm if wiring.pose_source == "joint_states" else CurrentPoseArm
-        self.arm: Arm = measure(node, wiring, limits.joints, group)
+        self._description = RobotDescription(node, wiring, group)
+        self.arm: Arm = measure(node, wiring, self._description, limits.joints, group)
         self._decode: Callable[[Any], NDArray[np.uint8]]
         self.camera: SensorStream[Any]
         if wiring.image_transport == "raw":
@@ -73,11 +81,16 @@ class RosRobot:
                 _checked(check_compressed_image),
                 group,
             )
-        self._commander = COMMANDERS[wiring.commander](node, wiring, self.arm)
+        self._commander = COMMANDERS[wiring.commander](node, wiring, self.arm, self._description)
         self._drive = _make_drive(node, wiring, self._commander, self.arm, motion_group)
         self._driver = DriverState(node, group)
         self.switch = EnableSwitch(node, self._drive, wiring.enabled, motion_group)
         self._begun = time.monotonic()
+
+    @property
+    def model(self) -> RobotLimits:
+        """Geometry and limits of the arm."""
+        return self._description.robot
 
     def streams(self, now: float) -> tuple[Stream, Stream]:
         """How fresh the camera and the measured pose are, `now` on the steady clock."""
@@ -153,13 +166,28 @@ class RosRobot:
         """Stop the arm in motion, at or near a state (7,). Raises `RobotError`."""
         self._drive.hold(target)
 
+    def rest(self, timeout: float) -> None:
+        """Stop the arm for good, and wait until its setpoints have come to rest and left.
+
+        For `timeout` s at most.
+        """
+        self._drive.stop()
+        deadline = time.monotonic() + timeout
+        while self._drive.moving and time.monotonic() < deadline:
+            time.sleep(TICK_PERIOD)
+        self._drive.end()
+        time.sleep(_DELIVERY)
+
 
 def _make_drive(
     node: Node, wiring: Wiring, commander: Commander, arm: Arm, group: CallbackGroup
 ) -> Drive:
-    if wiring.setpoint_rate == 0.0 or wiring.commander == "dry_run":
-        return DirectDrive(commander)
-    return SmoothDrive(node, commander, arm, wiring.setpoint_rate, group)
+    if wiring.commander == "dry_run":
+        return DirectDrive(commander, NoGripper(node))
+    gripper = GRIPPERS[wiring.gripper](node)
+    if wiring.setpoint_rate == 0.0:
+        return DirectDrive(commander, gripper)
+    return SmoothDrive(node, commander, gripper, arm, wiring.setpoint_rate, group)
 
 
 def _nothing_yet(topic: str) -> RobotError:

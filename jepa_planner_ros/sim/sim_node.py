@@ -2,9 +2,9 @@
 
 Published: ``image_raw``, ``image_raw/compressed``, ``camera_info``, ``joint_states`` and
 ``current_pose``. Obeyed: ``target_pose`` and ``gripper/gripper_position_controller/commands``;
-``servo_node/pose_target_cmds`` as by MoveIt Servo, which stops when poses are old or stay away; and
-``joint_trajectory_controller/joint_trajectory``. Offered: ``~/reset``, which puts the arm at a
-seeded start and photographs a seeded goal.
+``servo_node/pose_target_cmds`` and ``servo_node/delta_twist_cmds`` as by MoveIt Servo, which stops
+when commands are old or stay away; and ``joint_trajectory_controller/joint_trajectory``. Offered:
+``~/reset``, which puts the arm at a seeded start and photographs a seeded goal.
 
 Poses are of the upright fingertip frame (see `jepa_planner_ros.robot.kinematics`) in the base
 frame. Like CRISP's Cartesian controller the node ignores stamp and frame of a target, holds the
@@ -26,7 +26,7 @@ import time
 
 import numpy as np
 import rclpy
-from geometry_msgs.msg import PoseStamped
+from geometry_msgs.msg import PoseStamped, TwistStamped
 from jepa_planner_msgs.srv import ResetSimulation
 from numpy.typing import NDArray
 from rclpy.clock import Clock
@@ -43,6 +43,7 @@ from std_msgs.msg import Float64MultiArray, Header
 from trajectory_msgs.msg import JointTrajectory
 
 from jepa_planner_ros.geometry import GRIPPER
+from jepa_planner_ros.robot.motion import Reference
 from jepa_planner_ros.ros.interrupt import heed_first_interrupt
 from jepa_planner_ros.ros.poses import state_message
 from jepa_planner_ros.sim import messages
@@ -52,6 +53,7 @@ from jepa_planner_ros.sim.parameters import declare_parameters
 
 GRIPPER_TOPIC = "gripper/gripper_position_controller/commands"
 SERVO_TOPIC = "servo_node/pose_target_cmds"
+TWIST_TOPIC = "servo_node/delta_twist_cmds"
 TRAJECTORY_TOPIC = "joint_trajectory_controller/joint_trajectory"
 
 # A pose and a gripper command that belong together arrive within this time, s.
@@ -92,6 +94,9 @@ class SimNode(Node):
         )
         self._servo_heard = math.inf
         self.create_subscription(PoseStamped, SERVO_TOPIC, self._receive_servo, qos)
+        self._twist: NDArray[np.float64] | None = None
+        self._twisted_until = 0.0
+        self.create_subscription(TwistStamped, TWIST_TOPIC, self._receive_twist, qos)
         self.create_subscription(JointTrajectory, TRAJECTORY_TOPIC, self._receive_trajectory, qos)
         self.create_subscription(Float64MultiArray, GRIPPER_TOPIC, self._receive_gripper, qos)
         self.create_service(ResetSimulation, "~/reset", self._reset)
@@ -127,10 +132,26 @@ class SimNode(Node):
         self._order_pose(message, topic)
 
     def _receive_servo(self, message: PoseStamped) -> None:
-        age = self.get_clock().now() - Time.from_msg(message.header.stamp)
-        if age.nanoseconds < 1e9 * _SERVO_TIMEOUT:
+        if self._is_fresh(message.header):
             self._servo_heard = time.monotonic()
             self._order_pose(message, SERVO_TOPIC)
+
+    def _receive_twist(self, message: TwistStamped) -> None:
+        if not self._is_fresh(message.header):
+            return
+        linear, angular = message.twist.linear, message.twist.angular
+        twist = np.array([linear.x, linear.y, linear.z, angular.x, angular.y, angular.z])
+        if not np.isfinite(twist).all():
+            self._ignore(f"A twist on {TWIST_TOPIC}", ValueError("an entry is not finite"))
+            return
+        self._servo_heard = now = time.monotonic()
+        if self._twist is None:
+            self._twisted_until = now
+        self._twist = twist
+
+    def _is_fresh(self, header: Header) -> bool:
+        age = self.get_clock().now() - Time.from_msg(header.stamp)
+        return bool(age.nanoseconds < 1e9 * _SERVO_TIMEOUT)
 
     def _order_pose(self, message: PoseStamped, topic: str) -> None:
         try:
@@ -177,7 +198,12 @@ class SimNode(Node):
         now = time.monotonic()
         if now - self._servo_heard > _SERVO_TIMEOUT:
             self._servo_heard = math.inf
+            self._twist = None
             self._order(self._sim.state)
+        if self._twist is not None:
+            passed, self._twisted_until = now - self._twisted_until, now
+            way = np.append(self._twist * passed * self._settings.real_time_factor, 0.0)
+            self._order(Reference.from_state(self._wanted).moved(way).as_state())
         if self._command is not None:
             if self._settings.lockstep and now - self._commanded_at < _COMMAND_GATHERING:
                 return

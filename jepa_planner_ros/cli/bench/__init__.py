@@ -47,6 +47,11 @@ COMMANDS = (
         "compare control modes: pace, accuracy, and how long the arm stands still",
         "jepa_planner_ros.cli.bench.control",
     ),
+    Command(
+        "faults",
+        "run episodes with a fault in each, and see that no limit is exceeded",
+        "jepa_planner_ros.cli.bench.faults",
+    ),
 )
 
 

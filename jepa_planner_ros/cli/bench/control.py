@@ -15,7 +15,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from jepa_planner_ros.cli import CommandError
-from jepa_planner_ros.cli.bench.gantt import draw_gantt
+from jepa_planner_ros.cli.bench.gantt import draw_gantt, write_page
 from jepa_planner_ros.cli.numbers import real_number, whole_number
 from jepa_planner_ros.control import (
     CONTROL_MODES,
@@ -46,7 +46,7 @@ misses every target by --execution-error. No episode ends before its --steps are
 
 _EPILOG = """\
 examples:
-  jepa-planner bench control --json control.json --plot control.png
+  jepa-planner bench control --json control.json --report control.html
   jepa-planner bench control --episodes 3 --planning 0.86      a quick look
 """
 
@@ -149,6 +149,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of the first episode (default: 0)",
     )
     add("--json", type=Path, metavar="FILE", help="write the figures there")
+    add(
+        "--report",
+        type=Path,
+        metavar="FILE",
+        help="write a page of HTML there, with the figures and a time line for each mode",
+    )
     add("--plot", type=Path, metavar="FILE", help="draw an episode of each mode over time there")
 
 
@@ -167,7 +173,7 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(str(error)) from error
     seeds = range(args.seed, args.seed + args.episodes)
     results: dict[float, dict[str, ModeFigures]] = {}
-    drawn: dict[str, TimedEpisode] = {}
+    drawn: dict[tuple[float, str], TimedEpisode] = {}
     total = len(trials) * len(CONTROL_MODES) * len(seeds)
     with FrankaSim(simulated) as sim, Progress() as progress:
         bar = progress.add_task("episodes", total=total)
@@ -179,14 +185,27 @@ def run(args: argparse.Namespace) -> int:
                     episodes.append((task, episode))
                     progress.advance(bar)
                 results[trial.planning][mode] = _figures(episodes)
-                drawn.setdefault(mode, episodes[0][1])
+                drawn[trial.planning, mode] = episodes[0][1]
     _print(results)
     if args.json is not None:
         args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps(_as_json(results, args), indent=2) + "\n")
     if args.plot is not None:
         args.plot.parent.mkdir(parents=True, exist_ok=True)
-        draw_gantt(drawn, args.plot)
+        first = {mode: drawn[args.planning[0], mode] for mode in CONTROL_MODES}
+        draw_gantt(first, args.plot)
+    if args.report is not None:
+        args.report.parent.mkdir(parents=True, exist_ok=True)
+        write_page(
+            drawn,
+            args.report,
+            results=results,
+            motion=args.motion,
+            execution_error=args.execution_error,
+            episodes=args.episodes,
+            steps=args.steps,
+            command=args.command_line,
+        )
     return 0
 
 
