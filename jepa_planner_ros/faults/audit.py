@@ -57,7 +57,7 @@ class SetpointAudit:
     received: int = 0
     _heard: float = 0.0
     _under_way: bool = False
-    _number: int = 0
+    _number: int = -1
     _moved: int = 0
     _last: Float64Array | None = None
     _steps: deque[Float64Array] = field(default_factory=lambda: deque(maxlen=3))
@@ -82,7 +82,9 @@ class SetpointAudit:
         if not self._under_way and not moves:
             return
         if not self._under_way or (moves and number - self._moved > _REPEATED):
-            self._judge_start(setpoint, last, measured, time)
+            # A new sender counts from 1; where the first were lost, nobody knows the start.
+            if steps_since == 1 or number == 1:
+                self._judge_start(setpoint, last, measured, time)
             self._steps.clear()
             self._under_way, self._moved = True, number
             return
