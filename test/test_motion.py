@@ -12,7 +12,7 @@ from scipy.spatial.transform import Rotation
 
 from jepa_planner_ros.control import MotionSettings, SafetyLimits
 from jepa_planner_ros.control.safety import distance
-from jepa_planner_ros.control.setpoints import Setpoints, tracking_twist
+from jepa_planner_ros.control.setpoints import Setpoints, accelerated, tracking_twist
 from jepa_planner_ros.robot.kinematics import HOME_JOINTS, end_effector_state
 from jepa_planner_ros.robot.limits import PANDA
 from jepa_planner_ros.robot.motion import CartesianMotion, Reference
@@ -194,6 +194,19 @@ def test_a_twist_keeps_the_speed_and_makes_up_for_what_the_arm_is_off() -> None:
     far = tracking_twist(HOME, velocity, away(x=-0.2, y=0.3, yaw=1.0), LIMITS)
     assert np.linalg.norm(far[:3]) == pytest.approx(LIMITS.translation_speed)
     assert np.linalg.norm(far[3:]) == pytest.approx(LIMITS.rotation_speed)
+
+
+def test_twists_change_no_faster_than_the_limits_allow() -> None:
+    twist, asked = np.zeros(6), np.array([0.3, 0.4, 0.0, 0.0, 0.0, -2.0])
+    period = 0.02
+    following = [twist]
+    for _ in range(200):
+        following.append(accelerated(following[-1], asked, period, LIMITS))
+    np.testing.assert_allclose(following[-1], asked)
+    changes = np.diff(following, axis=0) / period
+    fastest = np.linalg.norm(changes[:, :3], axis=1).max()
+    assert fastest == pytest.approx(LIMITS.translation_acceleration)
+    assert np.abs(changes[:, 5]).max() == pytest.approx(LIMITS.rotation_acceleration)
 
 
 def test_a_motion_becomes_a_path_of_the_joints() -> None:

@@ -70,7 +70,8 @@ class Setpoints:
         elif not self.moving(time) and _moved_away(present.at(time), measured, limits):
             if self.sending(time):
                 present = present.towards(measured, time, 0.0, limits.motion)
-                return replace(self, motion=present.then(target, time, 0.0, limits.motion))
+                there = present.then(target, time, motion.duration, limits.motion)
+                return replace(self, motion=there)
             present = CartesianMotion.at_rest(measured, time)
         leaving = present.towards(target, time, motion.duration, limits.motion)
         return replace(self, motion=leaving)
@@ -138,6 +139,19 @@ def tracking_twist(
         asked = velocity[part] + _TRACKING_GAIN * error[part]
         twist[part] = asked * (fastest / max(fastest, float(np.linalg.norm(asked))))
     return twist
+
+
+def accelerated(
+    twist: Float64Array, asked: Float64Array, period: float, limits: SafetyLimits
+) -> Float64Array:
+    """The twist (6,) that comes nearest to the one asked for, a period in s after another."""
+    change = asked - twist
+    for part, most in (
+        (POSITION, limits.translation_acceleration),
+        (ROTATION, limits.rotation_acceleration),
+    ):
+        change[part] *= period * most / max(period * most, float(np.linalg.norm(change[part])))
+    return twist + change
 
 
 def _moved_away(setpoint: Float64Array, measured: Float64Array, limits: SafetyLimits) -> bool:

@@ -446,15 +446,17 @@ def _latency(seen: Observation, plan: Plan, round_trip: float) -> Latency:
 def end(episode: Episode, time: float, outcome: Outcome, reason: str) -> Next:
     """End the episode; an arm in motion is held where it is.
 
-    An arm at rest holds its last target by itself. One whose pose is not known just now comes to
-    rest at the target of its last step, at most one step away.
+    An arm at rest holds its last target by itself. A motion in setpoints is braked. A controller
+    that was given the target itself is sent back to where the arm is, or, where that is not known
+    just now, comes to rest at the target, at most one step away.
     """
     ended = Ended(outcome, reason, episode.energy, episode.steps, time - episode.started)
     effects: tuple[Effect, ...] = ()
     arm, target = episode.arm, episode.target
     known = arm is not None and time - arm.time <= _HOLDABLE_AGE
-    if arm is not None and target is not None and known and _in_motion(episode, time):
-        effects = (Hold(at_pose(arm.state, gripper=target[GRIPPER])),)
+    if target is not None and _in_motion(episode, time):
+        pose = arm.state if arm is not None and known else target
+        effects = (Hold(at_pose(pose, gripper=target[GRIPPER])),)
     return replace(episode, phase=ended), effects
 
 

@@ -23,6 +23,10 @@ _KEPT = 2.0
 """How far back measurements are kept, s: as long as the camera's picture may take to come."""
 
 
+POSE_AGE = 0.2
+"""A pose older than this, s, says nothing about where a moving arm is."""
+
+
 class Arm(Protocol):
     """The measured end effector."""
 

@@ -7,6 +7,7 @@ nothing more holds.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -19,10 +20,10 @@ from rclpy.qos_overriding_options import QoSOverridingOptions
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from jepa_planner_ros.control import RobotError, SafetyLimits
-from jepa_planner_ros.control.setpoints import tracking_twist
+from jepa_planner_ros.control.setpoints import accelerated, tracking_twist
 from jepa_planner_ros.robot.motion import CartesianMotion
 from jepa_planner_ros.robot.trajectory import JointPath, joint_path
-from jepa_planner_ros.ros.arm import Arm
+from jepa_planner_ros.ros.arm import POSE_AGE, Arm
 from jepa_planner_ros.ros.clock import duration_message, ros_now, stamp_message
 from jepa_planner_ros.ros.description import RobotDescription
 from jepa_planner_ros.ros.parameters import Wiring
@@ -31,10 +32,15 @@ from jepa_planner_ros.types import Float64Array
 
 _RELIABLE = QoSProfile(depth=10)
 _STILL = np.zeros(6)
+# Time for an arm in motion to come to rest where it was measured, s.
+_HALT = 0.2
 
 
 class Commander(Protocol):
     """One family of controllers."""
+
+    keeps_time: bool
+    """Whether the controller is given whole motions, and keeps their time itself."""
 
     def missing(self) -> str | None:
         """That no controller has been found, in a sentence; None when one listens."""
@@ -54,6 +60,9 @@ class Commander(Protocol):
     def rest(self) -> None:
         """The motion has ended, and no setpoint follows."""
 
+    def halt(self) -> None:
+        """Stop the motion under way where the arm is, since none was found that stops it."""
+
 
 class PoseCommander:
     """Every setpoint as a pose: CRISP's ``target_pose``, or MoveIt Servo's pose commands.
@@ -61,6 +70,8 @@ class PoseCommander:
     CRISP ignores stamp and frame, holds the last pose for ever, and obeys nobody while the topic
     has two publishers. Servo wants fresh stamps above its time-out's rate, and halts without them.
     """
+
+    keeps_time = False
 
     def __init__(self, node: Node, wiring: Wiring, topic: str) -> None:
         self._node = node
@@ -101,6 +112,9 @@ class PoseCommander:
     def rest(self) -> None:
         """The controller holds the last pose."""
 
+    def halt(self) -> None:
+        """No motion is under way but setpoint by setpoint."""
+
 
 class TwistCommander:
     """The velocity of every setpoint for MoveIt Servo, corrected towards where it should be.
@@ -108,11 +122,15 @@ class TwistCommander:
     Servo wants fresh stamps above its time-out's rate, and halts without them.
     """
 
+    keeps_time = False
+
     def __init__(self, node: Node, wiring: Wiring, arm: Arm) -> None:
         self._node = node
         self._wiring = wiring
         self._arm = arm
         self._limits = SafetyLimits()
+        self._period = 1.0 / wiring.setpoint_rate
+        self._twist = _STILL
         self._twists = node.create_publisher(
             TwistStamped,
             "servo_node/delta_twist_cmds",
@@ -136,14 +154,22 @@ class TwistCommander:
     def follow(self, setpoint: Float64Array, velocity: Float64Array) -> None:
         """Publish a velocity (6,) that keeps the arm at the setpoint (7,)."""
         measured = self._arm.newest()
-        state = setpoint if measured is None else measured.state
-        self._publish(tracking_twist(setpoint, velocity, state, self._limits))
+        # Where the arm was some time ago is no reason to send it faster.
+        fresh = measured is not None and time.monotonic() - measured.time <= POSE_AGE
+        state = measured.state if measured is not None and fresh else setpoint
+        asked = tracking_twist(setpoint, velocity, state, self._limits)
+        self._publish(accelerated(self._twist, asked, self._period, self._limits))
 
     def rest(self) -> None:
         """Stop."""
         self._publish(_STILL)
 
+    def halt(self) -> None:
+        """Stop."""
+        self._publish(_STILL)
+
     def _publish(self, twist: Float64Array) -> None:
+        self._twist = twist
         x, y, z, roll, pitch, yaw = map(float, twist)
         message = TwistStamped(
             twist=Twist(linear=Vector3(x=x, y=y, z=z), angular=Vector3(x=roll, y=pitch, z=yaw))
@@ -155,6 +181,8 @@ class TwistCommander:
 
 class DryRunCommander:
     """Publishes on ``~/would_command`` what would be commanded, which moves nothing."""
+
+    keeps_time = False
 
     def __init__(self, node: Node, wiring: Wiring) -> None:
         self._node = node
@@ -181,6 +209,9 @@ class DryRunCommander:
     def rest(self) -> None:
         """Nothing moves."""
 
+    def halt(self) -> None:
+        """Nothing moves."""
+
 
 class TrajectoryCommander:
     """Every motion as one trajectory of all joints, for a ``joint_trajectory_controller``.
@@ -188,6 +219,8 @@ class TrajectoryCommander:
     Its points have the velocities of the motion, the last is at rest; a trajectory that begins in
     motion goes on from where the controller is.
     """
+
+    keeps_time = True
 
     def __init__(self, node: Node, wiring: Wiring, arm: Arm, description: RobotDescription) -> None:
         self._arm = arm
@@ -222,25 +255,35 @@ class TrajectoryCommander:
             path = joint_path(motion, measured.joints, self._period, self._description.robot)
         except ValueError as error:
             raise RobotError(str(error)) from error
-        names = [f"{self._arm.joint_prefix}{index}" for index in range(1, 8)]
-        points = [
-            JointTrajectoryPoint(
-                positions=positions.tolist(),
-                velocities=velocities.tolist(),
-                time_from_start=duration_message(time),
-            )
-            for time, positions, velocities in zip(
-                path.times, path.positions, path.velocities, strict=True
-            )
-        ]
-        # A zero stamp means: from now on.
-        self._trajectories.publish(JointTrajectory(joint_names=names, points=points))
+        self._publish(path)
 
     def follow(self, setpoint: Float64Array, velocity: Float64Array) -> None:
         """The controller finds its way along the trajectory."""
 
     def rest(self) -> None:
         """The trajectory has ended by itself."""
+
+    def halt(self) -> None:
+        """Hold the joints where they were measured last."""
+        measured = self._arm.newest()
+        if measured is not None and measured.joints is not None:
+            still = np.zeros((1, len(measured.joints)))
+            self._publish(JointPath(np.array([_HALT]), measured.joints[None], still))
+
+    def _publish(self, path: JointPath) -> None:
+        points = [
+            JointTrajectoryPoint(
+                positions=positions.tolist(),
+                velocities=velocities.tolist(),
+                time_from_start=duration_message(after),
+            )
+            for after, positions, velocities in zip(
+                path.times, path.positions, path.velocities, strict=True
+            )
+        ]
+        names = [f"{self._arm.joint_prefix}{index}" for index in range(1, 8)]
+        # A zero stamp means: from now on.
+        self._trajectories.publish(JointTrajectory(joint_names=names, points=points))
 
 
 def _missing(commands: Publisher, controller: str) -> str | None:

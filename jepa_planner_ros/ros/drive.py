@@ -15,13 +15,10 @@ from std_srvs.srv import SetBool
 
 from jepa_planner_ros.control import ControlSettings, GripperMotion, RobotError
 from jepa_planner_ros.control.setpoints import Setpoints
-from jepa_planner_ros.ros.arm import Arm
+from jepa_planner_ros.ros.arm import POSE_AGE, Arm
 from jepa_planner_ros.ros.commander import Commander
 from jepa_planner_ros.ros.gripper import Gripper
 from jepa_planner_ros.types import Float64Array
-
-# A pose older than this, s, says nothing about how far a moving arm lags behind.
-_LAG_AGE = 0.2
 
 _STILL = np.zeros(6)
 
@@ -95,7 +92,7 @@ class SmoothDrive:
 
     Setpoint follows setpoint by one period of the motion's own clock, however late the timer is:
     on a busy computer the motion takes longer, and no setpoint is farther from those before than
-    the limits allow.
+    the limits allow. Only a controller that has been given a whole motion keeps the time itself.
 
     Args:
         node: has the timer.
@@ -124,8 +121,8 @@ class SmoothDrive:
         self._setpoints = Setpoints()
         self._under_way = False
         self._period = 1.0 / rate
-        self._now = 0.0
-        """Time on the motion's clock, s: that of the setpoint sent last."""
+        self._sent = 0.0
+        """Time of the setpoint sent last, on the motion's clock, s."""
         self._heard = time.monotonic()
         # The node's own clock may be simulated and stop or jump; a watchdog must not.
         steady = Clock(clock_type=ClockType.STEADY_TIME)
@@ -154,6 +151,9 @@ class SmoothDrive:
             raise RobotError("The arm's pose is not known, so it cannot be set in motion.")
         settings = self._settings
         with self._lock:
+            if self._setpoints.fault is not None:
+                # What was stopped for a reason stays stopped until another episode begins.
+                raise RobotError(self._setpoints.fault)
             setpoints = self._setpoints.towards(
                 target, measured.state, self._now, settings.motion, settings.safety
             )
@@ -169,9 +169,9 @@ class SmoothDrive:
     def stop(self) -> None:
         """Brake as hard as the limits allow."""
         with self._lock:
-            now = self._now
-            if self._setpoints.moving(now):
-                self._divert(self._setpoints.braked(now, self._settings.safety))
+            braked = self._setpoints.braked(self._now, self._settings.safety)
+            if braked is not self._setpoints:
+                self._divert(braked)
 
     @property
     def moving(self) -> bool:
@@ -186,6 +186,11 @@ class SmoothDrive:
                 self._under_way = False
                 self._commander.rest()
 
+    @property
+    def _now(self) -> float:
+        """Now on the motion's clock, s."""
+        return time.monotonic() if self._commander.keeps_time else self._sent
+
     def _begin(self, setpoints: Setpoints) -> None:
         assert setpoints.motion is not None
         self._commander.begin(setpoints.motion, self._settings.safety)
@@ -196,16 +201,17 @@ class SmoothDrive:
         try:
             self._begin(setpoints)
         except RobotError as error:
-            self._node.get_logger().error(f"The arm could not be told to stop: {error}")
+            self._node.get_logger().error(f"The arm is halted where it is: {error}")
+            self._commander.halt()
 
     def _send(self) -> None:
         with self._lock:
-            self._now += self._period
+            self._sent += self._period
             if not self._under_way:
                 return
             steady, now, settings = time.monotonic(), self._now, self._settings
             measured = self._arm.newest()
-            known = measured is not None and steady - measured.time <= _LAG_AGE
+            known = measured is not None and steady - measured.time <= POSE_AGE
             state = measured.state if measured is not None and known else None
             watched = self._setpoints.watched(
                 now, steady - self._heard, state, settings.motion, settings.safety

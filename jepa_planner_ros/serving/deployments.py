@@ -64,7 +64,7 @@ class ClusterPlanner:
         self._world_models = world_models
         self._replicas = replicas
         self._turns = Turns(at_once=replicas)
-        self._store = LatentStore()
+        self._store = LatentStore(replicas)
         self._metrics = PlannerMetrics()
         self._asking = 0
         self._tier: Tier | None = None

@@ -207,6 +207,7 @@ class RemotePlanner:
     def _call(self, call: Callable[[Connection], T]) -> T:
         if self._closed:
             raise PlannerError("the planner was closed.")
+        connection: Connection | None = None
         try:
             with self._connecting:
                 if self._connection is None:
@@ -221,18 +222,21 @@ class RemotePlanner:
                 raise PlannerError(f"the planner at {self._settings.address} {reason}") from error
         except ValueError:  # gRPC's way to say that another thread has closed the connection.
             reason = "has been left"
-        self._drop_connection()
+        self._drop(connection)
         if self._closed:
             raise PlannerError("the planner was closed.")
         raise PlannerUnavailableError(
             f"the planner at {self._settings.address} {reason}.", self._pause()
         )
 
-    def _drop_connection(self) -> None:
-        """Start afresh next time: a connection that was cut seems alive for minutes."""
+    def _drop(self, broken: Connection | None) -> None:
+        """Start afresh next time: a connection that was cut seems alive for minutes.
+
+        Unless another thread has done so.
+        """
         with self._connecting:
-            if self._connection is not None:
-                self._connection.close()
+            if broken is not None and broken is self._connection:
+                broken.close()
                 self._connection = None
 
     def _refused(self, refusal: pb.Refusal) -> PlannerError:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +30,8 @@ from jepa_planner_ros.world_model import load_world_model
 
 # Looking after its health may cost a replica so little of its time.
 _SHARE_OF_CHECKS = 0.02
+# A model that has been at one parcel or frame for longer than this, s, will not come back.
+_STUCK_S = 120.0
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +82,10 @@ class WorldModelReplica:
         self._pace_s = settings.pace_s
         self._name = serve.get_replica_context().replica_id.unique_id
         self._device_lock = asyncio.Lock()
-        self._latents = LatentCache()
+        self._taken = math.inf
+        assert settings.replicas is not None, "decided before replicas are made"
+        # As many plans are under way as there are replicas.
+        self._latents = LatentCache(settings.replicas)
         # Served plans must not wait for what the first rollout allocates or compiles.
         self._world_model.rehearse(REFERENCE_SEARCH.horizon)
         begun = time.monotonic()
@@ -92,7 +99,7 @@ class WorldModelReplica:
 
     async def encode(self, image: NDArray[np.uint8]) -> Float32Array:
         """Latents (tokens, dim) of an RGB frame, uint8 (height, width, 3)."""
-        async with self._device_lock:
+        async with self._device():
             return await asyncio.to_thread(self._world_model.encode, image)
 
     async def evaluate(self, parcel: Sequence[Order]) -> Delivery:
@@ -100,7 +107,7 @@ class WorldModelReplica:
 
         What is wrong with one order is the answer to it, and does not touch the others.
         """
-        async with self._device_lock:
+        async with self._device():
             scenes = [await self._latents.scene(order.scene) for order in parcel]
             begun = time.perf_counter()
             answers = await asyncio.to_thread(
@@ -111,17 +118,25 @@ class WorldModelReplica:
             )
             await self._keep_pace(begun, parcel)
             work = time.perf_counter() - begun
-            self._last_run = time.monotonic()
         return Delivery(answers, self._name, self._world_model.fingerprint, work)
 
     async def check_health(self) -> None:
         """Called by Serve, which replaces a replica whose model cannot run."""
+        now = time.monotonic()
         if self._device_lock.locked():
-            return  # It is running, and a check that waits for a long shard would look like death.
-        if time.monotonic() - self._last_run < self._pause_between_checks:
-            return
+            # It is running, and a check that waits for a long parcel would look like death.
+            if now - self._taken > _STUCK_S:
+                raise RuntimeError(f"The model has not come back for {_STUCK_S:g} s.")
+        elif now - self._last_run > self._pause_between_checks:
+            async with self._device():
+                await asyncio.to_thread(self._world_model.rehearse, 1)
+
+    @asynccontextmanager
+    async def _device(self) -> AsyncIterator[None]:
+        """While the model works for one caller."""
         async with self._device_lock:
-            await asyncio.to_thread(self._world_model.rehearse, 1)
+            self._taken = time.monotonic()
+            yield
             self._last_run = time.monotonic()
 
     def _answer(self, scene: Scene, question: RolloutRequest) -> RolloutReply | PlannerError:

@@ -16,8 +16,8 @@ from jepa_planner_ros.types import Float32Array, Float64Array, Scene
 
 _DIGEST_BYTES = 16
 # Of a plan there are three: the frame's, the goal's, and the goal's with the model's error for
-# standing still taken out. Enough for several plans under way.
-_REMEMBERED = 32
+# standing still taken out.
+_OF_A_PLAN = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +43,14 @@ class StoredScene:
 
 
 class LatentStore:
-    """Stores latents, the same ones only once."""
+    """Stores latents, the same ones only once.
 
-    def __init__(self) -> None:
+    Args:
+        plans: that are under way at once.
+    """
+
+    def __init__(self, plans: int) -> None:
+        self._capacity = _OF_A_PLAN * (plans + 1)
         self._stored: OrderedDict[bytes, StoredLatent] = OrderedDict()
 
     def scene(self, scene: Scene, goal: Float32Array | None) -> StoredScene:
@@ -61,15 +66,20 @@ class LatentStore:
         if key not in self._stored:
             self._stored[key] = StoredLatent(key, ray.put(latent))
         self._stored.move_to_end(key)
-        while len(self._stored) > _REMEMBERED:
+        while len(self._stored) > self._capacity:
             self._stored.popitem(last=False)
         return self._stored[key]
 
 
 class LatentCache:
-    """Fetches latents, the same ones only once."""
+    """Fetches latents, the same ones only once.
 
-    def __init__(self) -> None:
+    Args:
+        plans: that are under way at once.
+    """
+
+    def __init__(self, plans: int) -> None:
+        self._capacity = _OF_A_PLAN * (plans + 1)
         self._fetched: OrderedDict[bytes, Float32Array] = OrderedDict()
 
     async def scene(self, stored: StoredScene) -> Scene:
@@ -86,6 +96,6 @@ class LatentCache:
         if stored.digest not in self._fetched:
             self._fetched[stored.digest] = await stored.reference
         self._fetched.move_to_end(stored.digest)
-        while len(self._fetched) > _REMEMBERED:
+        while len(self._fetched) > self._capacity:
             self._fetched.popitem(last=False)
         return self._fetched[stored.digest]

@@ -106,7 +106,11 @@ class Tier:
         # By then those who were answered together have asked their next questions.
         self._round.add_done_callback(self._end)
 
-    def _end(self, _ended: asyncio.Task[None]) -> None:
+    def _end(self, ended: asyncio.Task[None]) -> None:
+        if not ended.cancelled() and (error := ended.exception()) is not None:
+            for one in self._asked:
+                if not one.answer.done():
+                    one.answer.set_exception(PlannerError(f"{type(error).__name__}: {error}"))
         self._round = None
         self._waiting = [one for one in self._waiting if not one.answer.done()]
         if self._waiting:

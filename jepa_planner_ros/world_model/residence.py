@@ -10,7 +10,7 @@ from torch import Tensor
 from jepa_planner_ros.types import Float32Array
 
 # The frame's and the goal's, for a few plans that are made in turns.
-_RESIDENTS = 16
+_RESIDENTS = 48
 
 
 class ResidentLatents:

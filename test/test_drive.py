@@ -1,0 +1,123 @@
+"""What was stopped stays stopped, whoever asks for more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import rclpy
+from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
+from rclpy.node import Node
+
+from jepa_planner_ros.control import ControlSettings, RobotError, SafetyLimits
+from jepa_planner_ros.control.episode import Measurement
+from jepa_planner_ros.robot.kinematics import HOME_JOINTS, end_effector_state
+from jepa_planner_ros.robot.motion import CartesianMotion
+from jepa_planner_ros.ros.drive import SmoothDrive
+
+HOME = end_effector_state(HOME_JOINTS)
+TARGET = HOME + np.array([0.05, 0, 0, 0, 0, 0, 0])
+
+
+class Controller:
+    """A commander that notes what it is told; what stops a motion can be made impossible."""
+
+    def __init__(self, keeps_time: bool) -> None:
+        self.keeps_time = keeps_time
+        self.motions: list[CartesianMotion] = []
+        self.setpoints: list[np.ndarray] = []
+        self.halts = 0
+        self.broken = False
+
+    def missing(self) -> str | None:
+        return None
+
+    def require_controller(self) -> None: ...
+
+    def begin(self, motion: CartesianMotion, limits: SafetyLimits) -> None:
+        if self.broken:
+            raise RobotError("No joint positions within the limits.")
+        self.motions.append(motion)
+
+    def follow(self, setpoint: np.ndarray, velocity: np.ndarray) -> None:
+        self.setpoints.append(setpoint)
+
+    def rest(self) -> None: ...
+
+    def halt(self) -> None:
+        self.halts += 1
+
+
+class AtHome:
+    """An arm that nothing moves."""
+
+    def newest(self) -> Measurement:
+        return Measurement(HOME, 0, time.monotonic())
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    rclpy.init()
+    node = Node("driver")
+    yield node
+    node.destroy_node()
+    rclpy.try_shutdown()
+
+
+def driven(node: Node, controller: Controller) -> SmoothDrive:
+    """A drive on its way, whose timer the test is."""
+    arm: Any = AtHome()
+    gripper: Any = None
+    group = MutuallyExclusiveCallbackGroup()
+    drive = SmoothDrive(node, controller, gripper, arm, 50.0, group)
+    drive.prepare(ControlSettings())
+    drive.command(TARGET, None)
+    drive._send()
+    return drive
+
+
+@pytest.mark.parametrize("keeps_time", [False, True])
+def test_a_drive_that_has_stopped_takes_no_command_until_another_episode(
+    node: Node, keeps_time: bool
+) -> None:
+    controller = Controller(keeps_time)
+    drive = driven(node, controller)
+    drive._heard -= 10.0
+    drive._send()
+    assert len(controller.motions) == 2, "the way, and the stop"
+
+    with pytest.raises(RobotError, match="control loop was not heard of"):
+        drive.command(TARGET, None)
+    drive.hold(HOME)
+    assert len(controller.motions) == 2, "a stop under way is not begun again"
+    while drive.moving:
+        drive._send()
+    assert np.linalg.norm(controller.setpoints[-1] - HOME) < 0.01
+
+    drive.prepare(ControlSettings())
+    drive.command(TARGET, None)
+    assert len(controller.motions) == 3
+
+
+def test_a_controller_that_keeps_the_time_is_stopped_where_it_is_by_its_own_clock(
+    node: Node,
+) -> None:
+    controller = Controller(keeps_time=True)
+    drive = driven(node, controller)
+    # The timer was late: the controller is on its way for longer than setpoints were counted.
+    time.sleep(0.3)
+    drive.stop()
+    way, stop = controller.motions
+    assert stop.started - way.started >= 0.3
+
+
+def test_where_no_way_to_stop_is_found_the_arm_is_halted(node: Node) -> None:
+    controller = Controller(keeps_time=True)
+    drive = driven(node, controller)
+    time.sleep(0.1)
+    controller.broken = True
+    drive.stop()
+    assert controller.halts == 1
