@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 import rclpy
+from action_msgs.msg import GoalStatus
 from rclpy.node import Node
+from rclpy.task import Future
 
 from jepa_planner_ros.control import GripperMotion
 from jepa_planner_ros.ros import gripper
@@ -28,11 +30,14 @@ class PlayedClient:
     def server_is_ready(self) -> bool:
         return self.ready
 
-    def send_goal_async(self, goal: Any) -> None:
+    def send_goal_async(self, goal: Any) -> Future:
         sent.append((self.name, goal))
+        answers.append(Future())
+        return answers[-1]
 
 
 sent: list[tuple[str, Any]] = []
+answers: list[Future] = []
 
 
 def goal(**fields: Any) -> SimpleNamespace:
@@ -52,6 +57,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
         monkeypatch.setitem(sys.modules, f"{package}.action", module)
     monkeypatch.setattr(gripper, "ActionClient", PlayedClient)
     sent.clear()
+    answers.clear()
     rclpy.init()
     node = rclpy.create_node("grippers")
     yield node
@@ -83,6 +89,29 @@ def test_a_gripper_that_is_not_there_is_not_waited_for(
     monkeypatch.setattr(PlayedClient, "ready", False)
     GRIPPERS["franka_gripper"](node).grip(GripperMotion.OPEN)
     assert sent == []
+
+
+def accepted(status: int, error: str) -> SimpleNamespace:
+    """The handle of a goal that has ended."""
+    ended: Future = Future()
+    ended.set_result(SimpleNamespace(status=status, result=SimpleNamespace(error=error)))
+    return SimpleNamespace(accepted=True, get_result_async=lambda: ended)
+
+
+def test_a_gripper_that_does_not_do_what_it_was_told_is_complained_of(
+    node: Node, capfd: pytest.CaptureFixture[str]
+) -> None:
+    franka = GRIPPERS["franka_gripper"](node)
+    for answer, complaint in (
+        (SimpleNamespace(accepted=False), "franka_gripper/grasp rejected the command"),
+        (accepted(GoalStatus.STATUS_ABORTED, "libfranka: no"), "grasp failed: libfranka: no."),
+        (accepted(GoalStatus.STATUS_CANCELED, ""), "grasp was cancelled: the log of"),
+        (accepted(GoalStatus.STATUS_SUCCEEDED, ""), None),
+    ):
+        franka.grip(GripperMotion.CLOSE)
+        answers[-1].set_result(answer)
+        logged = capfd.readouterr().err
+        assert logged == "" if complaint is None else complaint in logged
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def test_the_headline_follows_the_node_from_nowhere_to_the_goal_and_away() -> No
     course = {
         "waiting": (UNSEEN, "Waiting for the node at /jepa_planner"),
         "idle": (here, "Ready: no goal yet"),
-        "pursuing": (pursuing(), "Step 2 of 12: planning, the arm holds"),
+        "pursuing": (pursuing(), "Step 2 of 12: planning"),
         "reached": (reached, "Reached after 2 steps"),
         "budget_spent": (spent, "Not reached: the budget of steps is spent after 1 step"),
         "gone": (hearing.looked(here, False, 110.0), "/jepa_planner has been gone for 4 s"),
@@ -199,6 +199,26 @@ def test_a_goal_that_ended_before_the_page_was_opened_is_not_pursued() -> None:
     assert told(watched, 102.0)["state"]["headline"] == "Reached"
     others = GoalStatusArray(status_list=[GoalStatus(status=GoalStatus.STATUS_SUCCEEDED)])
     assert hearing.heard_action_status(pursuing(0), others, 101.0).outcome is None
+
+
+def test_a_goal_is_known_to_have_ended_whatever_is_heard_first() -> None:
+    status = GoalStatus(status=GoalStatus.STATUS_CANCELED)
+    status.goal_info.goal_id.uuid = identifier(1)
+    here = hearing.looked(UNSEEN, True, 100.0)
+    early = hearing.heard_action_status(here, GoalStatusArray(status_list=[status]), 100.1)
+    assert told(hearing.heard_goal(early, goal_message(1), 100.2), 101.0)["goal"]["ended"]
+    assert not told(hearing.heard_goal(early, goal_message(2), 100.2), 101.0)["goal"]["ended"]
+
+
+def test_a_node_that_was_started_again_pursues_no_goal_of_its_former_life() -> None:
+    gone = hearing.looked(pursuing(), False, 103.0)
+    assert len(told(gone, 103.1)["steps"]) == 2, "what it did last is still shown"
+    back = told(hearing.looked(gone, True, 110.0), 110.1)
+    assert (back["state"]["headline"], back["steps"]) == ("Ready: no goal yet", [])
+    # Its new goal may be heard before anybody has looked.
+    again = hearing.heard_goal(gone, goal_message(2), 110.0)
+    again = hearing.looked(again, True, 110.3)
+    assert told(again, 110.4)["state"]["name"] == "pursuing"
 
 
 def test_the_timeline_shows_planning_moving_and_holding() -> None:
@@ -290,6 +310,34 @@ def test_plans_candidates_and_goal_are_drawn_where_the_camera_sees_them() -> Non
     assert len(overlay["candidates"]) == 2
     assert overlay["ranks"] == [0.0, 1.0]
     assert page["goal"]["distance_cm"] == pytest.approx(22.4)
+
+
+def test_what_has_no_pixel_is_not_drawn() -> None:
+    view = View(Camera.placed(np.array(INTRINSICS).reshape(3, 3), POSE), 64, 48)
+    message, goal = plan_message(), goal_message()
+    # Beside the camera, and an energy that is not finite.
+    message.candidates.insert(0, Point32(x=0.3, y=0.1, z=1.0))
+    message.candidates.append(Point32(x=0.3, y=0.1, z=0.3))
+    message.candidate_energies = [0.1, 0.2, 0.5, math.nan]
+    beside = np.array([0.5, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0])
+    png = array("B", photograph_file(GREY, beside, 1))
+    goal.subgoals[0].compressed_image.data = png
+    watched = hearing.heard_plan(hearing.heard_goal(UNSEEN, goal, 100.0), message, 101.0)
+    overlay = told(watched, 102.0, view)["overlay"]
+    assert overlay["goal"] is None
+    assert (len(overlay["candidates"]), overlay["ranks"]) == (2, [0.0, 1.0])
+
+
+def test_nothing_is_said_of_an_arm_whose_joints_are_not_found() -> None:
+    message = joints(0.0)
+    message.name = [f"left_{name}" for name in message.name]
+    unknown = hearing.heard_joints(pursuing(), message, 103.0)
+    page = told(unknown, 103.1)
+    assert (page["state"]["headline"], page["state"]["arm"]) == ("Step 2 of 12: planning", None)
+    assert "names no Franka arm" in page["arm"]["problem"]
+    assert page["timeline"]["lanes"][1]["bars"] == []
+    found = told(hearing.heard_joints(unknown, message, 103.2, "left_panda_joint"), 103.3)
+    assert (found["state"]["arm"], found["arm"]["problem"]) == ("holds", None)
 
 
 def test_a_picture_is_made_seldom_and_small_however_often_it_is_asked_for() -> None:
@@ -442,6 +490,23 @@ def test_what_was_published_is_served(listener: Listener) -> None:
     assert goal_status == 200
     assert goal.startswith(b"\xff\xd8")
     assert missing == 404
+
+
+def test_a_message_that_cannot_be_taken_apart_does_not_end_the_hearing(
+    listener: Listener, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    broken = threading.Event()
+
+    def fail(watched: Watched, _: float) -> Watched:
+        broken.set()
+        raise ValueError("not to be taken apart")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(hearing, "heard_frame", fail)
+        wait_until(broken.is_set, "a frame")
+    last = listener.watched.camera.newest
+    wait_until(lambda: listener.watched.camera.newest != last, "another frame")
+    assert "not to be taken apart" in capfd.readouterr().err
 
 
 def test_the_stream_tells_again_and_again(listener: Listener) -> None:

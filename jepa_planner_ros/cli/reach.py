@@ -11,6 +11,7 @@ import time
 from array import array
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import rclpy
 from jepa_planner_msgs.action import ReachGoal
@@ -120,10 +121,7 @@ class Pursuit:
                 f"no planner node offers {self._planner}/reach_goal. Start one, or name it with "
                 "--node; both must have the same ROS_DOMAIN_ID."
             )
-        try:
-            handle = self._goals.send(goal, _show)
-        except GoalNotTakenError as error:
-            raise CommandError(str(error)) from error
+        handle = self._send(goal)
         result = handle.get_result_async()
         try:
             print(_COLUMNS)
@@ -131,12 +129,24 @@ class Pursuit:
         except KeyboardInterrupt:
             print("\nCancelling ...")
             handle.cancel_goal_async()
-            if not self._spin_until(result.done, _PATIENCE):
-                raise CommandError(
-                    f"{self._planner} has not answered for {_PATIENCE:g} s."
-                ) from None
+            self._await_answer(result.done)
         answer: ReachGoal.Result = result.result().result
         return answer
+
+    def _send(self, goal: ReachGoal.Goal) -> Any:
+        try:
+            return self._goals.send(goal, _show)
+        except GoalNotTakenError as error:
+            raise CommandError(str(error)) from error
+        except KeyboardInterrupt:
+            # The node may accept it yet; nobody would be there to cancel it then.
+            print("\nCancelling ...")
+            self._await_answer(lambda: self._goals.settled)
+            raise
+
+    def _await_answer(self, answered: Callable[[], bool]) -> None:
+        if not self._spin_until(answered, _PATIENCE):
+            raise CommandError(f"{self._planner} has not answered for {_PATIENCE:g} s.") from None
 
     def _wait(self, result: Future) -> None:
         lost = 0.0

@@ -63,6 +63,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of the camera (default: image_raw/compressed, or image_raw where that is not there)",
     )
     add(
+        "--joint-prefix",
+        metavar="NAME",
+        help="how the arm's joints are called up to their number, such as left_fr3_joint (default: "
+        "panda_joint or fr3_joint)",
+    )
+    add(
         "--camera-pose",
         nargs=7,
         type=float,
@@ -90,7 +96,9 @@ def run(args: argparse.Namespace) -> int:
         ) from error
     pose = None if args.camera_pose is None else np.array(args.camera_pose)
     try:
-        listener = Listener(args.namespace, args.planner, args.domain, args.image_topic, pose)
+        listener = Listener(
+            args.namespace, args.planner, args.domain, args.image_topic, pose, args.joint_prefix
+        )
     except (InvalidNamespaceException, InvalidTopicNameException) as error:
         raise CommandError(
             f"--namespace {args.namespace} --planner {args.planner} are no names of ROS: {error}"

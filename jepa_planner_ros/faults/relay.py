@@ -14,14 +14,14 @@ from std_msgs.msg import Float64MultiArray
 
 from jepa_planner_ros.faults.audit import SetpointAudit
 from jepa_planner_ros.faults.catalogue import FAULTS, Fault
+from jepa_planner_ros.ros.gripper import POSITION_TOPIC
 from jepa_planner_ros.ros.poses import ControllerFrame, read_pose
 from jepa_planner_ros.types import Float64Array
 
 ROBOT = "robot"
 """Namespace of the robot's own topics; those without it are the planner's."""
 
-GRIPPER_TOPIC = "gripper/gripper_position_controller/commands"
-TOPICS = ("image_raw", "joint_states", "current_pose", "target_pose", GRIPPER_TOPIC)
+TOPICS = ("image_raw", "joint_states", "current_pose", "target_pose", POSITION_TOPIC)
 """What the relay stands between, or listens to."""
 
 # Deep enough that no setpoint is lost, whatever this process waits for.
@@ -49,14 +49,14 @@ class Relay:
         self._joints = node.create_publisher(JointState, "joint_states", qos_profile_sensor_data)
         self._targets = node.create_publisher(PoseStamped, f"{ROBOT}/target_pose", newest)
         self._grippers = node.create_publisher(
-            Float64MultiArray, f"{ROBOT}/{GRIPPER_TOPIC}", newest
+            Float64MultiArray, f"{ROBOT}/{POSITION_TOPIC}", newest
         )
         for kind, topic, receive, qos in (
             (Image, f"{ROBOT}/image_raw", self._pass_image, newest),
             (JointState, f"{ROBOT}/joint_states", self._pass_joints, newest),
             (PoseStamped, f"{ROBOT}/current_pose", self._measure, newest),
             (PoseStamped, "target_pose", self._pass_target, _EVERY_ONE),
-            (Float64MultiArray, GRIPPER_TOPIC, self._pass_gripper, _EVERY_ONE),
+            (Float64MultiArray, POSITION_TOPIC, self._pass_gripper, _EVERY_ONE),
         ):
             node.create_subscription(kind, topic, receive, qos)
 

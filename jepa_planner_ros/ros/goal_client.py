@@ -9,6 +9,7 @@ from jepa_planner_msgs.action import ReachGoal
 from rclpy.action.client import ActionClient
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile
+from rclpy.task import Future
 from std_msgs.msg import String
 
 _FOR_AN_ANSWER = 15.0
@@ -43,6 +44,7 @@ class GoalClient:
         )
         self.status = ""
         """What the node said last."""
+        self._forsaken: set[Future] = set()
         latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         node.create_subscription(String, f"{planner}/status", self._hear, latched)
 
@@ -51,6 +53,11 @@ class GoalClient:
         """Whether the node is there to take goals."""
         return bool(self._client.server_is_ready())
 
+    @property
+    def settled(self) -> bool:
+        """Whether every goal that was given up is answered, and cancelled where it was accepted."""
+        return not self._forsaken
+
     def send(
         self,
         goal: ReachGoal.Goal,
@@ -58,15 +65,23 @@ class GoalClient:
     ) -> Any:
         """Send a goal, again where it seems to be lost, and return the handle of the accepted goal.
 
-        A node may be found before both ends of its services have found each other.
+        A node may be found before both ends of its services have found each other. A goal that is
+        given up, since no answer came or `wait` raised, is cancelled when it is accepted after all:
+        an arm must not move for a goal that nobody follows. That takes messages; `settled` tells
+        when none is awaited any more.
 
         Raises:
             GoalNotTakenError: the node rejects the goal, or never answers.
         """
         for _ in range(_TRIES):
             future = self._client.send_goal_async(goal, lambda told: on_feedback(told.feedback))
-            if self._wait(future.done, _FOR_AN_ANSWER):
-                break
+            try:
+                if self._wait(future.done, _FOR_AN_ANSWER):
+                    break
+            except BaseException:
+                self._forsake(future)
+                raise
+            self._forsake(future)
         else:
             raise GoalNotTakenError(
                 f"The planner node did not answer a goal. It says: {self.status}"
@@ -78,6 +93,22 @@ class GoalClient:
                 self.status or "The planner node rejected the goal; its log says why."
             )
         return handle
+
+    def _forsake(self, future: Future) -> None:
+        """Cancel a goal as soon as it is accepted."""
+
+        def settle(_: Future) -> None:
+            self._forsaken.discard(future)
+
+        def cancel(answered: Future) -> None:
+            handle: Any = answered.result()
+            if handle.accepted:
+                handle.cancel_goal_async().add_done_callback(settle)
+            else:
+                settle(answered)
+
+        self._forsaken.add(future)
+        future.add_done_callback(cancel)
 
     def _hear(self, status: String) -> None:
         self.status = status.data

@@ -9,10 +9,12 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from action_msgs.msg import GoalStatus
 from rclpy.action.client import ActionClient
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from rclpy.qos_overriding_options import QoSOverridingOptions
+from rclpy.task import Future
 from std_msgs.msg import Float64MultiArray
 
 from jepa_planner_ros.control import GripperMotion
@@ -21,8 +23,14 @@ from jepa_planner_ros.robot.limits import PANDA
 _OPEN_WIDTH = 2.0 * PANDA.finger_travel  # m
 _SPEED = 0.1  # m/s
 _FORCE = 20.0  # N
-_TOPIC = "gripper/gripper_position_controller/commands"
+_ENDINGS: Mapping[int, str] = {
+    GoalStatus.STATUS_CANCELED: "was cancelled",
+    GoalStatus.STATUS_ABORTED: "failed",
+}
 _POSITIONS = {GripperMotion.OPEN: 1.0, GripperMotion.CLOSE: 0.0}
+
+POSITION_TOPIC = "gripper/gripper_position_controller/commands"
+"""Of the gripper that is commanded by a position."""
 
 
 class GripperError(RuntimeError):
@@ -42,7 +50,7 @@ class PositionGripper:
     def __init__(self, node: Node) -> None:
         self._commands = node.create_publisher(
             Float64MultiArray,
-            _TOPIC,
+            POSITION_TOPIC,
             QoSProfile(depth=10),
             qos_overriding_options=QoSOverridingOptions.with_default_policies(),
         )
@@ -124,11 +132,33 @@ def _required(package: str, gripper: str) -> Any:
 
 
 def _send(node: Node, client: Any, goal: Any, name: str) -> None:
-    """Send a goal without waiting for it; the arm goes on meanwhile."""
+    """Send a goal without waiting for it; the arm goes on meanwhile, and what fails is logged."""
     if not client.server_is_ready():
         node.get_logger().error(
             f"The gripper was not told: no action server answers on {name}. Start the gripper's "
             "node, or remap the action."
         )
         return
-    client.send_goal_async(goal)
+
+    def heed_answer(answered: Future) -> None:
+        handle: Any = answered.result()
+        if handle.accepted:
+            handle.get_result_async().add_done_callback(heed_result)
+            return
+        node.get_logger().error(
+            f"The gripper does not do what it was told: {name} rejected the command. It may be "
+            "busy, or not homed; the log of the gripper's node says more."
+        )
+
+    def heed_result(ended: Future) -> None:
+        answer: Any = ended.result()
+        if answer.status == GoalStatus.STATUS_SUCCEEDED:
+            return
+        reason = getattr(answer.result, "error", "") or "the log of the gripper's node says why"
+        node.get_logger().error(
+            f"The gripper has not done what it was told: the command to {name} "
+            f"{_ENDINGS.get(answer.status, 'ended without a result')}: {reason}. It may be neither "
+            "open nor closed."
+        )
+
+    client.send_goal_async(goal).add_done_callback(heed_answer)

@@ -2,8 +2,12 @@
 
 It offers the action ``~/reach_goal`` and the service ``~/capture_goal``; `parameters` lists what
 can be set. Topics in: ``image_raw`` or ``image_raw/compressed``, ``joint_states``, optionally
-``current_pose``. Topics out: ``target_pose``, the gripper's command, ``~/plan``, ``~/status`` and
-``/diagnostics``.
+``current_pose``. Topics out: ``~/goal``, ``~/plan``, ``~/outcome``, ``~/status`` and
+``/diagnostics``; and, by the commander, one of ``target_pose``, ``servo_node/pose_target_cmds``,
+``servo_node/delta_twist_cmds``, ``joint_trajectory_controller/joint_trajectory`` and
+``~/would_command``. The gripper is told on ``gripper/gripper_position_controller/commands``, or by
+the actions ``franka_gripper/move`` and ``franka_gripper/grasp``, or
+``franka_gripper/gripper_action``.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ from jepa_planner_ros.watch.records import (
     Topic,
     Watched,
 )
+from jepa_planner_ros.watch.timeline import outcome_of
 
 OUTCOMES: Mapping[int, str] = {
     1: "reached",
@@ -61,19 +62,23 @@ _SAME_MOTION = 0.15
 """A shorter rest, s, does not divide a motion: controllers hesitate between setpoints."""
 
 
-def heard(topic: Topic, now: float, problem: str | None = None) -> Topic:
-    """A message came."""
-    return replace(topic, arrivals=(*topic.arrivals[1 - _ARRIVALS_KEPT :], now), problem=problem)
+def heard(topic: Topic, now: float) -> Topic:
+    """A message came that can be used."""
+    return replace(topic, arrivals=(*topic.arrivals[1 - _ARRIVALS_KEPT :], now), problem=None)
 
 
 def looked(watched: Watched, present: bool, now: float) -> Watched:
-    """Somebody looked whether the node is there."""
+    """Somebody looked whether the node is there. One that comes back has no goal yet."""
+    if present and watched.present is False:
+        watched = replace(watched, goal=None, outcome=None, steps=(), command=None, holding="")
     last = now if present else watched.last_present
     return replace(watched, present=present, last_present=last)
 
 
 def heard_goal(watched: Watched, message: Any, now: float) -> Watched:
-    """A goal begins: what was known of the one before is over."""
+    """A goal begins, or is repeated to those who come late: the one before is over."""
+    # Whoever tells of a goal is there, and may have come back since somebody looked.
+    watched = looked(watched, True, now)
     goal = Goal(
         goal_id=_hex(message.goal_id),
         began=now if watched.clock is None else min(now, _moment(message, watched.clock)),
@@ -87,7 +92,7 @@ def heard_goal(watched: Watched, message: Any, now: float) -> Watched:
     # A plan may be heard before the goal that it belongs to.
     steps = tuple(step for step in watched.steps if step.goal_id == goal.goal_id)
     same = watched.goal is not None and watched.goal.goal_id == goal.goal_id
-    return replace(
+    begun = replace(
         watched,
         goal=goal,
         steps=steps,
@@ -95,10 +100,12 @@ def heard_goal(watched: Watched, message: Any, now: float) -> Watched:
         command=watched.command if same else None,
         holding=watched.holding if same else "",
     )
+    return _concluded(begun, now)
 
 
 def heard_plan(watched: Watched, message: Any, now: float) -> Watched:
     """A plan was made."""
+    watched = looked(watched, True, now)
     latency = {
         name: float(getattr(message.latency, name))
         for name in message.latency.get_fields_and_field_types()
@@ -162,14 +169,24 @@ def heard_outcome(watched: Watched, message: Any, now: float) -> Watched:
 
 def heard_action_status(watched: Watched, message: Any, now: float) -> Watched:
     """The action tells which goals have ended; what else their outcomes said is not repeated."""
+    ended = {
+        _hex(one.goal_info.goal_id.uuid): _ENDED[one.status]
+        for one in message.status_list
+        if one.status in _ENDED
+    }
+    return _concluded(replace(watched, ended=ended), now)
+
+
+def _concluded(watched: Watched, now: float) -> Watched:
+    """The present goal has its outcome where the action said that it ended, and no more is known.
+
+    The action may say so before the goal itself is heard.
+    """
     goal = watched.goal
-    if goal is None or (watched.outcome is not None and watched.outcome.goal_id == goal.goal_id):
+    if goal is None or goal.goal_id not in watched.ended or outcome_of(watched) is not None:
         return watched
-    for one in message.status_list:
-        if _hex(one.goal_info.goal_id.uuid) == goal.goal_id and one.status in _ENDED:
-            ended = Outcome(goal.goal_id, _ENDED[one.status], "", now, math.nan, math.nan)
-            return replace(watched, outcome=ended)
-    return watched
+    name = watched.ended[goal.goal_id]
+    return replace(watched, outcome=Outcome(goal.goal_id, name, "", now, math.nan, math.nan))
 
 
 def heard_status(watched: Watched, message: Any, _now: float) -> Watched:
@@ -216,12 +233,17 @@ def heard_would_command(watched: Watched, _message: Any, now: float) -> Watched:
     return replace(watched, would_command=now)
 
 
-def heard_joints(watched: Watched, message: Any, now: float) -> Watched:
-    """The arm's joints were measured."""
+def heard_joints(
+    watched: Watched, message: Any, now: float, joint_prefix: str | None = None
+) -> Watched:
+    """The arm's joints were measured. Nothing is known of an arm that a message does not tell of.
+
+    `joint_prefix` is how they are called up to their number; None looks for the usual ones.
+    """
     try:
-        reading = read_arm(message.name, message.position)
+        reading = read_arm(message.name, message.position, joint_prefix)
     except JointsError as error:
-        return replace(watched, arm=heard(watched.arm, now, str(error)))
+        return replace(watched, arm=replace(watched.arm, problem=str(error)))
     return _measured(watched, message, reading.positions / _NOTICEABLE_RAD, now)
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -44,6 +44,7 @@ from jepa_planner_ros.watch.snapshot import Pictures, snapshot
 
 _LOOK_AROUND = 0.5
 """How often the node and the robot's topics are looked for, s."""
+_COMPLAIN_EVERY = 5.0  # s
 _LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 _RELIABLE = QoSProfile(depth=20)
 
@@ -62,6 +63,8 @@ class Listener:
         image_topic: of the camera; None for ``image_raw/compressed`` or else ``image_raw``.
         camera_pose: of the camera's optical frame in the base frame, x, y, z (m) and quaternion
             x, y, z, w: (7,). None draws no plans into the picture.
+        joint_prefix: how the arm's joints are called up to their number; None looks for the usual
+            ones.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class Listener:
         domain: int | None = None,
         image_topic: str | None = None,
         camera_pose: Float64Array | None = None,
+        joint_prefix: str | None = None,
     ) -> None:
         self._context = rclpy.Context()
         rclpy.init(
@@ -87,7 +91,7 @@ class Listener:
             start_parameter_services=False,
         )
         self._planner = planner
-        self._camera_pose = camera_pose
+        self._camera_pose, self._joint_prefix = camera_pose, joint_prefix
         self.watched = Watched(
             self._node.resolve_topic_name(planner), self._context.get_domain_id()
         )
@@ -196,8 +200,9 @@ class Listener:
         self.watched = replace(self.watched, camera=Topic(subscription.topic_name))
 
     def _find_arm(self) -> None:
+        hear_joints = partial(hearing.heard_joints, joint_prefix=self._joint_prefix)
         for kind, topic, hear in (
-            (JointState, "joint_states", hearing.heard_joints),
+            (JointState, "joint_states", hear_joints),
             (PoseStamped, "current_pose", hearing.heard_pose),
         ):
             name = self._node.resolve_topic_name(topic)
@@ -229,8 +234,17 @@ class Listener:
         self._sources = self._sources | {name: Source(next(self._numbers), decode)}
 
     def _spin(self) -> None:
-        with suppress(ExternalShutdownException):
-            self._executor.spin()
+        """Hear until the end. A message that cannot be taken apart must not silence the others."""
+        while self._context.ok():
+            try:
+                self._executor.spin()
+            except ExternalShutdownException:
+                return
+            except Exception:
+                self._node.get_logger().error(
+                    f"A message was passed over:\n{traceback.format_exc()}",
+                    throttle_duration_sec=_COMPLAIN_EVERY,
+                )
 
 
 def _decode(kind: type, serialized: bytes) -> NDArray[np.uint8]:

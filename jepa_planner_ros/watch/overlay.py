@@ -33,16 +33,28 @@ def overlay(watched: Watched, view: View) -> Mapping[str, Any] | None:
         return None
     newest = watched.steps[-1]
     way = np.stack([step.path[0] for step in watched.steps[-_WAY_SHOWN:]])
-    candidates, place = newest.candidates, _place(watched)
+    imagined, place = _candidates(newest.candidates, view), _place(watched)
     return {
         "width": view.width,
         "height": view.height,
         "way": _pixels(view, way),
         "planned": _pixels(view, newest.path),
-        "candidates": [] if candidates is None else _pixels(view, candidates.ends),
-        "ranks": [] if candidates is None else ranks(candidates),
-        "goal": None if place is None else _pixels(view, place[None])[0],
+        "candidates": [] if imagined is None else _pixels(view, imagined.ends),
+        "ranks": [] if imagined is None else ranks(imagined),
+        "goal": None if place is None else next(iter(_pixels(view, place[None])), None),
     }
+
+
+def _candidates(candidates: Candidates | None, view: View) -> Candidates | None:
+    """Those that have a pixel and an energy; None where none has."""
+    if candidates is None:
+        return None
+    shown = np.isfinite(_projected(view, candidates.ends)).all(axis=1)
+    shown &= np.isfinite(candidates.energies)
+    if not shown.any():
+        return None
+    elites = int(shown[: candidates.elites].sum())
+    return Candidates(candidates.ends[shown], candidates.energies[shown], elites)
 
 
 def _place(watched: Watched) -> Float64Array | None:
@@ -70,8 +82,15 @@ def ranks(candidates: Candidates) -> list[float]:
 
 
 def _pixels(view: View, points: Float64Array) -> list[list[float]]:
-    """Points in front of the camera, in pixels."""
-    pixels = view.camera.pixels(points)
+    """Pixels of those points that have one."""
     return [
-        [round(float(x), 1), round(float(y), 1)] for x, y in pixels if np.isfinite((x, y)).all()
+        [round(float(x), 1), round(float(y), 1)]
+        for x, y in _projected(view, points)
+        if np.isfinite((x, y)).all()
     ]
+
+
+def _projected(view: View, points: Float64Array) -> Float64Array:
+    """Pixels (n, 2) of points (n, 3); not finite beside the camera, or of points that are not."""
+    with np.errstate(all="ignore"):
+        return view.camera.pixels(points)

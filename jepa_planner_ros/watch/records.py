@@ -60,7 +60,7 @@ class Goal:
 
     Attributes:
         goal_id: of the action's protocol, hexadecimal.
-        began: when it was heard.
+        began: when the node began with it, by its stamp; when it was heard where no clock is known.
         time_limit: for the whole goal, s.
     """
 
@@ -188,6 +188,8 @@ class Watched:
         present: whether the node can be seen; None before anybody has looked.
         last_present: when it was seen last; None for never.
         status: what it said last; empty for nothing.
+        ended: how goals ended, by their identifiers, as far as the action remembers them; the
+            present one or others.
         steps: plans of the present goal, oldest first.
         command: newest one of the present goal.
         holding: why the arm holds instead of going on; empty while it goes on.
@@ -206,6 +208,7 @@ class Watched:
     status: str = ""
     goal: Goal | None = None
     outcome: Outcome | None = None
+    ended: Mapping[str, str] = field(default_factory=dict)
     steps: tuple[Step, ...] = ()
     command: Command | None = None
     holding: str = ""

@@ -45,6 +45,13 @@ _ENDINGS: Mapping[str, str] = {
     "ended": "Ended without reaching the goal",
 }
 
+_DOING: Mapping[str | None, str] = {
+    "moves": "the arm moves",
+    "holds": "planning, the arm holds",
+    None: "planning",
+}
+"""By what the arm does."""
+
 
 @dataclass(frozen=True)
 class Pictures:
@@ -151,7 +158,7 @@ def _name_and_headline(watched: Watched, outcome: Outcome | None, now: float) ->
         return outcome.name, f"{_ENDINGS[outcome.name]}{after}"
     if watched.holding:
         return "held", "The arm holds: there is no plan for now"
-    doing = "the arm moves" if _arm(watched, now) == "moves" else "planning, the arm holds"
+    doing = _DOING[_arm(watched, now)]
     if not watched.steps:
         return "pursuing", f"Looking at the goal: {doing}"
     step = watched.steps[-1]

@@ -53,7 +53,7 @@ def timeline(watched: Watched, now: float) -> Mapping[str, Any] | None:
         "end": round(max(shown_to, first + 1.0) - goal.began, 3),
         "lanes": [
             {"name": "planner", "bars": shown(planner_bars(watched.steps))},
-            {"name": "arm", "bars": shown(arm_bars(watched.moving, goal.began, end))},
+            {"name": "arm", "bars": shown(_arm_bars(watched, goal.began, end))},
         ],
     }
 
@@ -73,6 +73,11 @@ def planner_bars(steps: Sequence[Step]) -> Iterator[Bar]:
         work = sum(step.latency.values()) - step.latency.get("capture_age", 0.0)
         yield Bar("encode", step.began, encoded)
         yield Bar("plan", encoded, step.began + work)
+
+
+def _arm_bars(watched: Watched, began: float, end: float) -> Iterator[Bar]:
+    """Nothing of an arm that nobody has heard of: it is not known to hold."""
+    return arm_bars(watched.moving, began, end) if watched.arm.arrivals else iter(())
 
 
 def arm_bars(moving: Sequence[Span], began: float, end: float) -> Iterator[Bar]:
