@@ -113,12 +113,8 @@ def test_a_few_faults_do_no_harm(tmp_path: Path, capsys: pytest.CaptureFixture[s
     figures = tmp_path / "faults.json"
     names = (
         "joints_not_finite",
-        "frames_padded",
         "clock_set_back",
-        "controller_deaf",
-        "cancelled_while_planning",
         "cancelled_in_motion",
-        "second_goal",
         "node_interrupted",
     )
     few = ["--episodes", str(len(names)), "--faults", *names, "--logs", str(tmp_path)]
@@ -126,7 +122,7 @@ def test_a_few_faults_do_no_harm(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(["bench", "faults", *few, "--json", str(figures)]) == 0, capsys.readouterr().out
     found = json.loads(figures.read_text())
     assert found["episodes"] == len(names)
-    assert found["setpoints"] > 50
+    assert found["setpoints"] > 20
     for count in ("limit_violations", "hung_episodes", "unexpected_outcomes", "leaked_processes"):
         assert found[count] == 0
 
