@@ -36,7 +36,7 @@ from jepa_planner_ros.cli.numbers import real_number, whole_number
 from jepa_planner_ros.planning import InProcessPlanner
 from jepa_planner_ros.serving import LocalRayPlanner, RemotePlanner, RemoteSettings, ServingSettings
 from jepa_planner_ros.serving.service import PlannerService, ServiceSettings
-from jepa_planner_ros.types import PlannerError
+from jepa_planner_ros.types import Float64Array, PlannerError
 from jepa_planner_ros.world_model import CheckpointError, load_world_model
 
 _DESCRIPTION = f"""\
@@ -125,9 +125,11 @@ def run(args: argparse.Namespace) -> int:
     """Measure, print tables, and return the exit code."""
     replicas = sorted(set(args.replicas))
     try:
+        here = sample_plans(InProcessPlanner(load_world_model(args.checkpoint)))
         with Progress(transient=True) as progress:
             measured = {
-                one: _measure(one, args) for one in progress.track(replicas, description="replicas")
+                one: _measure(one, here, args)
+                for one in progress.track(replicas, description="replicas")
             }
             shared = progress.add_task("robots and distances", total=None)
             added, together, distances = _remote(args.checkpoint)
@@ -136,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(str(error)) from error
     seconds = {one: figures.shared.round_seconds for one, figures in measured.items()}
     model = latency_model.fit(seconds) if len(seconds) > 2 else None
-    figures = _as_json(measured, model, added, together, distances)
+    figures = _as_json(measured, model, seconds, added, together, distances)
     _print(measured, model, seconds, added, together, distances)
     if args.json is not None:
         args.json.parent.mkdir(parents=True, exist_ok=True)
@@ -146,9 +148,8 @@ def run(args: argparse.Namespace) -> int:
     return 0 if figures["plans_identical"] and not figures["collisions"] else 1
 
 
-def _measure(replicas: int, args: argparse.Namespace) -> ReplicaFigures:
+def _measure(replicas: int, here: Float64Array, args: argparse.Namespace) -> ReplicaFigures:
     """Rounds of a local Ray, and plans of it and of a service, with so many replicas."""
-    here = sample_plans(InProcessPlanner(load_world_model(args.checkpoint)))
     pace = {"micro_batch": 2, "pace_s": 1e-3 * args.work}
     with _local(args.checkpoint, replicas, **pace) as planner:
         filled = measure_rounds(planner, micro_batches=replicas, rounds=args.rounds)
@@ -268,12 +269,12 @@ def _print(
 def _as_json(
     measured: Mapping[int, ReplicaFigures],
     model: LatencyModel | None,
+    seconds: Mapping[int, float],
     added: float,
     together: FleetFigures,
     distances: Sequence[RoundTripFigures],
 ) -> dict[str, Any]:
     everything = [rounds for one in measured.values() for rounds in (one.filled, one.shared)]
-    seconds = {replicas: one.shared.round_seconds for replicas, one in measured.items()}
     return {
         "round_overhead_ms": {str(one): measured[one].filled.overhead_ms for one in measured},
         "collisions": sum(one.collisions for one in everything),
