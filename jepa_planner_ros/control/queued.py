@@ -274,12 +274,16 @@ def advice(ratio: float, chunk: int, threshold: float) -> str:
     """What the measured ratio of step duration to planning time asks of the queue's settings.
 
     Plans start at arrivals, so one takes a whole number of steps. What is left when one is asked
-    for must last until it is there, and a chunk until the one after it is.
+    for must last until it is there, and a chunk until the one after it is. An arm that waits is
+    slower, not less accurate; the end of a longer chunk is reached by what was seen long before.
     """
     steps = math.ceil(1.0 / ratio)
     found = f"A plan takes {1.0 / ratio:.2f} steps (c = {ratio:.2f})"
     if chunk < 2 * steps:
-        return f"{found}: raise queue.chunk to {2 * steps} or more, or the arm waits for plans."
+        return (
+            f"{found}: the arm waits for plans. To spare it that, at the cost of accuracy, raise "
+            f"queue.chunk to {2 * steps} or more."
+        )
     if threshold * chunk < steps:
         needed = math.ceil(100.0 * steps / chunk) / 100.0
         return f"{found}: raise queue.threshold to {needed:g} or more, or the arm waits for plans."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,7 +21,6 @@ from jepa_planner_ros.control import (
     ControlSettings,
     Goal,
     MotionSettings,
-    QueueSettings,
     SubGoal,
     begin,
 )
@@ -89,11 +87,9 @@ class Trial:
 
     @property
     def control(self) -> ControlSettings:
-        """Settings under which a queue does not run empty (see `control.queued.advice`)."""
-        chunk = max(QueueSettings().chunk, 2 * math.ceil(self.planning / self.motion))
+        """Those that come by default, but for the duration of motions."""
         return ControlSettings(
-            motion=MotionSettings(duration=self.motion, time_limit=self.motion + 4.0),
-            queue=QueueSettings(chunk=chunk, threshold=1.0),
+            motion=MotionSettings(duration=self.motion, time_limit=self.motion + 4.0)
         )
 
 
