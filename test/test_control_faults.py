@@ -122,7 +122,7 @@ class UnreliableRobot(ImaginedRobot):
 
     def tick(self) -> Tick:
         motion = self.settings.motion
-        self.setpoints = self.setpoints.watched(self.time, 0.0, self.state, motion, LIMITS)
+        self.setpoints = self.setpoints.watched(self.time, 0.0, (0.0, self.state), motion, LIMITS)
         setpoint = self.setpoints.at(self.time)
         if setpoint is not None and self.setpoints.sending(self.time):
             self.audit.judge(setpoint, self.state, round(self.time / TICK), self.time)
@@ -150,7 +150,7 @@ class UnreliableRobot(ImaginedRobot):
             self.setpoints = self.setpoints.towards(
                 effect.target, self.state, self.time, self.settings.motion, LIMITS
             )
-        if isinstance(effect, Hold):
+        if isinstance(effect, Hold) and self.setpoints.fault is None:
             self.setpoints = self.setpoints.braked(self.time, LIMITS)
         if isinstance(effect, Command | Hold):
             self.follows = not self.faults.strike()

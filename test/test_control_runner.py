@@ -57,6 +57,9 @@ class BrokenRobot:
     def hold(self, target: np.ndarray) -> None:
         raise RobotError("Nobody listens on /target_pose.")
 
+    def finish(self) -> None:
+        pass
+
 
 class BrokenPlanner:
     def __init__(self, error: Exception | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from jepa_planner_ros.control import ControlSettings, RobotError, SafetyLimits
 from jepa_planner_ros.control.episode import Measurement
 from jepa_planner_ros.robot.kinematics import HOME_JOINTS, end_effector_state
 from jepa_planner_ros.robot.motion import CartesianMotion
-from jepa_planner_ros.ros.drive import SmoothDrive
+from jepa_planner_ros.ros.drive import DirectDrive, SmoothDrive
 
 HOME = end_effector_state(HOME_JOINTS)
 TARGET = HOME + np.array([0.05, 0, 0, 0, 0, 0, 0])
@@ -74,7 +74,7 @@ def driven(node: Node, controller: Controller) -> SmoothDrive:
     group = MutuallyExclusiveCallbackGroup()
     drive = SmoothDrive(node, controller, gripper, arm, 50.0, group)
     drive.prepare(ControlSettings())
-    drive.command(TARGET, None)
+    drive.command(TARGET, None, HOME)
     drive._send()
     return drive
 
@@ -90,7 +90,7 @@ def test_a_drive_that_has_stopped_takes_no_command_until_another_episode(
     assert len(controller.motions) == 2, "the way, and the stop"
 
     with pytest.raises(RobotError, match="control loop was not heard of"):
-        drive.command(TARGET, None)
+        drive.command(TARGET, None, HOME)
     drive.hold(HOME)
     assert len(controller.motions) == 2, "a stop under way is not begun again"
     while drive.moving:
@@ -98,7 +98,7 @@ def test_a_drive_that_has_stopped_takes_no_command_until_another_episode(
     assert np.linalg.norm(controller.setpoints[-1] - HOME) < 0.01
 
     drive.prepare(ControlSettings())
-    drive.command(TARGET, None)
+    drive.command(TARGET, None, HOME)
     assert len(controller.motions) == 3
 
 
@@ -121,3 +121,48 @@ def test_where_no_way_to_stop_is_found_the_arm_is_halted(node: Node) -> None:
     controller.broken = True
     drive.stop()
     assert controller.halts == 1
+
+
+def test_a_motion_begins_where_the_loop_saw_the_arm(node: Node) -> None:
+    controller = Controller(keeps_time=False)
+    drive = SmoothDrive(
+        node,
+        controller,
+        cast(Any, None),
+        cast(Any, AtHome()),
+        50.0,
+        MutuallyExclusiveCallbackGroup(),
+    )
+    drive.prepare(ControlSettings())
+    seen = HOME + np.array([0.0, 0.04, 0, 0, 0, 0, 0])
+    drive.command(TARGET, None, seen)
+    drive._send()
+    np.testing.assert_allclose(controller.setpoints[0], seen, atol=1e-4)
+
+
+def test_setpoints_that_go_back_to_the_arm_are_only_stopped_by_who_wants_it_to_stand_still(
+    node: Node,
+) -> None:
+    controller = Controller(keeps_time=False)
+    drive = driven(node, controller)
+    drive.prepare(ControlSettings(safety=SafetyLimits(lag_distance=0.02)))
+    while drive.fault() is None:
+        drive._send()
+    motions = len(controller.motions)
+    drive.settle()
+    drive.hold(HOME)
+    assert len(controller.motions) == motions, "an episode's end lets them"
+    drive.stop()
+    assert len(controller.motions) == motions + 1
+    assert controller.motions[-1].ends < controller.motions[-2].ends
+
+
+def test_a_target_sent_at_once_is_not_replaced_by_a_place_the_arm_cannot_be_at(node: Node) -> None:
+    controller = Controller(keeps_time=False)
+    drive = DirectDrive(controller, cast(Any, None))
+    drive.prepare(ControlSettings())
+    drive.command(TARGET, None, HOME)
+    drive.hold(0.5 * (HOME + TARGET))
+    with pytest.raises(RobotError, match="goes on to the target"):
+        drive.hold(end_effector_state(np.zeros(7)))
+    assert len(controller.setpoints) == 2

@@ -162,8 +162,8 @@ def test_setpoints_go_on_from_the_last_unless_the_arm_was_moved() -> None:
 
 def test_a_silent_control_loop_makes_the_setpoints_brake() -> None:
     setpoints = Setpoints().towards(away(x=0.1), HOME, 0.0, MOTION, LIMITS)
-    assert setpoints.watched(0.6, 0.4, setpoints.at(0.6), MOTION, LIMITS).fault is None
-    stopped = setpoints.watched(0.6, 0.6, setpoints.at(0.6), MOTION, LIMITS)
+    assert setpoints.watched(0.6, 0.4, (0.0, setpoints.at(0.6)), MOTION, LIMITS).fault is None
+    stopped = setpoints.watched(0.6, 0.6, (0.0, setpoints.at(0.6)), MOTION, LIMITS)
     assert stopped.fault is not None
     assert "motion.watchdog = 0.5 s" in stopped.fault
     end = stopped.at(10.0)
@@ -173,8 +173,8 @@ def test_a_silent_control_loop_makes_the_setpoints_brake() -> None:
 
 def test_an_arm_that_stays_behind_is_not_pushed_on() -> None:
     setpoints = Setpoints().towards(away(x=0.12), HOME, 0.0, MOTION, LIMITS)
-    assert setpoints.watched(0.4, 0.0, HOME, MOTION, LIMITS).fault is None
-    stopped = setpoints.watched(0.7, 0.0, HOME, MOTION, LIMITS)
+    assert setpoints.watched(0.4, 0.0, (0.0, HOME), MOTION, LIMITS).fault is None
+    stopped = setpoints.watched(0.7, 0.0, (0.0, HOME), MOTION, LIMITS)
     assert stopped.fault is not None
     assert "reflex" in stopped.fault
     assert "limits.lag_distance" in stopped.fault
@@ -183,7 +183,36 @@ def test_an_arm_that_stays_behind_is_not_pushed_on() -> None:
     assert held is not None
     assert distance(held, HOME)[0] < 1e-9, "the setpoint goes back to where the arm is"
     assert highest(samples(stopped.motion), LIMITS) <= ROUNDING
-    assert stopped.braked(0.8, LIMITS) is stopped, "and is not kept from it"
+    braked = stopped.braked(1.0, LIMITS)
+    assert braked.motion is not None
+    assert braked.motion.ends < stopped.motion.ends, "but for one who wants it to stand still"
+
+
+@pytest.mark.parametrize(
+    ("measured", "limits"),
+    [
+        (away(x=-0.3), LIMITS),
+        (HOME, replace(LIMITS, workspace_min=(HOME[0] + 0.01, -1.0, 0.0))),
+        (HOME, replace(LIMITS, forbidden_boxes=(((0.0, -1.0, 0.0), (HOME[0] + 0.01, 1.0, 1.0)),))),
+    ],
+    ids=["where no arm can have stayed behind", "outside the workspace", "in a box"],
+)
+def test_setpoints_do_not_go_back_to(measured: np.ndarray, limits: SafetyLimits) -> None:
+    setpoints = Setpoints().towards(away(x=0.12), HOME, 0.0, MOTION, limits)
+    stopped = setpoints.watched(0.7, 0.0, (0.0, measured), MOTION, limits)
+    assert stopped.fault is not None
+    assert stopped.motion is not None
+    path = samples(stopped.motion)
+    assert path[:, 0].min() >= setpoints.at(0.7)[0] - 1e-9
+    assert highest(path, limits) <= ROUNDING
+
+
+def test_an_arm_is_held_against_the_setpoint_of_when_it_was_measured() -> None:
+    setpoints = Setpoints().towards(away(x=0.12), HOME, 0.0, MOTION, LIMITS)
+    late = setpoints.at(0.3)
+    assert setpoints.watched(0.7, 0.0, (0.4, late), MOTION, LIMITS).fault is None
+    assert setpoints.watched(0.7, 0.0, (0.0, late), MOTION, LIMITS).fault is not None
+    assert setpoints.watched(0.99, 0.0, (0.3, HOME), MOTION, LIMITS).fault is not None
 
 
 def test_a_twist_keeps_the_speed_and_makes_up_for_what_the_arm_is_off() -> None:

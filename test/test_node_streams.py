@@ -20,6 +20,11 @@ from jepa_planner_ros.ros.streams import SensorStream
 SECOND = 10**9
 
 
+def leap(before: float, after: float, seconds: float) -> str | None:
+    """Numbers change by 10 in a second at most."""
+    return None if abs(after - before) <= 10.0 * seconds else "it leaps"
+
+
 class Sensor(Node):
     """Publishes a number under any stamp, and listens to itself."""
 
@@ -27,7 +32,7 @@ class Sensor(Node):
         super().__init__("sensor")
         self.read: list[float] = []
         self.stream = SensorStream(
-            self, JointState, "numbers", 60.0, 10.0, self._read, ReentrantCallbackGroup()
+            self, JointState, "numbers", 60.0, 10.0, self._read, ReentrantCallbackGroup(), leap
         )
         self._publisher = self.create_publisher(JointState, "numbers", qos_profile_sensor_data)
         self.now = ros_now(self)
@@ -83,3 +88,16 @@ def test_a_clock_that_was_set_back_begins_the_history_anew(sensor: Sensor) -> No
     assert newest is not None
     assert newest.value == 3.0
     assert sensor.kept(age=0.0) == 3.0
+
+
+def test_a_message_that_leaps_is_dropped_unless_the_next_confirms_it(sensor: Sensor) -> None:
+    sensor.send(1.0, age=1.0)
+    sensor.send(50.0, age=0.9)
+    assert sensor.kept(age=0.0) == 1.0
+    assert sensor.stream.status(time.monotonic()).fault == "it leaps"
+    sensor.send(1.1, age=0.8)
+    sensor.send(50.0, age=0.7)
+    assert sensor.kept(age=0.0) == 1.1, "another leap, not confirmed by the first"
+    sensor.send(50.5, age=0.6)
+    assert sensor.kept(age=0.0) == 50.5
+    assert sensor.stream.status(time.monotonic()).fault is None

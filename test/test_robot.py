@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jepa_planner_ros.robot.chain import FRANKA
-from jepa_planner_ros.robot.joints import JointsError, read_arm
+from jepa_planner_ros.robot.joints import JointsError, leap, read_arm, require_range
 from jepa_planner_ros.robot.kinematics import (
     FINGERTIPS,
     HOME_JOINTS,
@@ -16,7 +16,7 @@ from jepa_planner_ros.robot.kinematics import (
     end_effector_state,
     geometric_jacobian,
 )
-from jepa_planner_ros.robot.limits import FR3, LIMITS, PANDA
+from jepa_planner_ros.robot.limits import FR3, LIMITS, PANDA, RobotLimits
 from jepa_planner_ros.sim import scene
 
 
@@ -150,3 +150,20 @@ def test_unusable_joint_states_are_explained(
 ) -> None:
     with pytest.raises(JointsError, match=told):
         read_arm(names, positions)
+
+
+@pytest.mark.parametrize("robot", LIMITS.values(), ids=LIMITS)
+def test_joints_at_zero_are_no_arm(robot: RobotLimits) -> None:
+    require_range(HOME_JOINTS, robot)
+    with pytest.raises(JointsError, match=r"Joint 4 of robot = .* cannot be at 0.00 rad"):
+        require_range(np.zeros(7), robot)
+
+
+def test_joints_do_not_leap() -> None:
+    fast = HOME_JOINTS + 0.02 * np.array(PANDA.joint_speed)
+    assert leap(HOME_JOINTS, fast, 0.02, PANDA) is None
+    elsewhere = HOME_JOINTS + np.array([0, 0.3, 0, 0, 0, 0, 0])
+    assert leap(HOME_JOINTS, elsewhere, 0.2, PANDA) is None
+    assert "joint 2 is 0.30 rad from where it was 20 ms ago" in str(
+        leap(HOME_JOINTS, elsewhere, 0.02, PANDA)
+    )

@@ -90,6 +90,9 @@ class Robot(Protocol):
     def hold(self, target: Float64Array) -> None:
         """Stop the arm in motion, at or near a state (7,). Raises `RobotError`."""
 
+    def finish(self) -> None:
+        """An episode is over: what is still on its way stops."""
+
 
 class Audience(Protocol):
     """Whoever follows the episode."""
@@ -147,9 +150,21 @@ class EpisodeRunner:
             audience: is told of every step.
             cancel_reason: asked at every tick; the episode ends when it answers.
         """
+        self._robot.begin(episode.settings)
+        try:
+            return self._run(episode, transition, audience, cancel_reason)
+        finally:
+            self._robot.finish()
+
+    def _run(
+        self,
+        episode: Episode,
+        transition: Transition,
+        audience: Audience,
+        cancel_reason: Callable[[], str | None],
+    ) -> Ended:
         # A plan that arrives after the end goes to this episode's queue, and is forgotten with it.
         events: SimpleQueue[Event] = SimpleQueue()
-        self._robot.begin(episode.settings)
         while not isinstance(episode.phase, Ended):
             try:
                 event = self._next_event(events, cancel_reason)

@@ -3,7 +3,8 @@
 A target becomes a smooth motion within the limits of speed, acceleration and jerk; the setpoints
 are its samples at a steady rate. They brake when the control loop falls silent, and go back to
 where the arm is when it does not follow, so that nothing pushes on an arm in reflex or one that its
-user has stopped.
+user has stopped. They go back as far as an arm may have stayed behind, and no farther: what is
+measured may be wrong.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from jepa_planner_ros.control.safety import distance, lag
+from jepa_planner_ros.control.safety import distance, enters_box, inside_workspace, lag
 from jepa_planner_ros.control.settings import MotionSettings, SafetyLimits
 from jepa_planner_ros.geometry import POSITION, ROTATION
 from jepa_planner_ros.robot.motion import CartesianMotion, Reference
@@ -20,6 +21,8 @@ from jepa_planner_ros.types import Float64Array
 
 # How long the last setpoint of a motion is repeated, s.
 _LINGERING = 0.5
+# In parts of the limits on it, how far an arm may have stayed behind when that is noticed.
+_LAGGING = 2.0
 # Of what the arm is off its setpoint, the part that a twist makes up for in a second.
 _TRACKING_GAIN = 4.0
 
@@ -81,11 +84,8 @@ class Setpoints:
         return np.zeros(6) if self.motion is None else self.motion.velocity(time)
 
     def braked(self, time: float, limits: SafetyLimits) -> Setpoints:
-        """Come to rest as soon as the limits allow.
-
-        After a fault this has been seen to: the setpoints come to rest, or go back to the arm.
-        """
-        if self.motion is None or self.fault is not None or not self.moving(time):
+        """Come to rest as soon as the limits allow, also on the way back to the arm."""
+        if self.motion is None or not self.moving(time):
             return self
         return replace(self, motion=self.motion.braked(time, limits.motion))
 
@@ -93,7 +93,7 @@ class Setpoints:
         self,
         time: float,
         silence: float,
-        measured: Float64Array | None,
+        measured: tuple[float, Float64Array] | None,
         motion: MotionSettings,
         limits: SafetyLimits,
     ) -> Setpoints:
@@ -102,7 +102,8 @@ class Setpoints:
         Args:
             time: now, on the motion's clock.
             silence: how long the control loop has not been heard of, s.
-            measured: where the arm is (7,), or None where that is not known just now.
+            measured: how long ago the arm was last measured, s, and where (7,): it is held against
+                the setpoint of that moment. None where that is not known.
             motion: holds the limit on silence.
             limits: of the motion, and of how far the arm may stay behind.
         """
@@ -116,11 +117,14 @@ class Setpoints:
             return replace(self.braked(time, limits), fault=fault)
         if measured is None:
             return self
-        lagging = lag(self.motion.at(time), measured, limits)
+        age, arm = measured
+        lagging = lag(self.motion.at(time - age), arm, limits)
         if lagging is None:
             return self
-        back = self.motion.towards(measured, time, 0.0, limits.motion)
-        return replace(self, motion=back, fault=lagging)
+        stopped = self.motion.braked(time, limits.motion)
+        if _may_go_back(stopped.at(stopped.ends), arm, limits):
+            stopped = stopped.then(arm, time, 0.0, limits.motion)
+        return replace(self, motion=stopped, fault=lagging)
 
 
 def tracking_twist(
@@ -152,6 +156,18 @@ def accelerated(
     ):
         change[part] *= period * most / max(period * most, float(np.linalg.norm(change[part])))
     return twist + change
+
+
+def _may_go_back(setpoint: Float64Array, measured: Float64Array, limits: SafetyLimits) -> bool:
+    """Whether an arm that stays behind may be gone back to.
+
+    One measured much farther away than can escape notice has not stayed behind: it is measured
+    wrongly, or was taken there by something else. Nor are setpoints led where targets may not be.
+    """
+    metres, radians = distance(setpoint, measured)
+    near = metres <= _LAGGING * limits.lag_distance and radians <= _LAGGING * limits.lag_angle
+    _, outside = inside_workspace(measured, limits)
+    return near and outside is None and not enters_box(setpoint, measured, limits)
 
 
 def _moved_away(setpoint: Float64Array, measured: Float64Array, limits: SafetyLimits) -> bool:

@@ -24,6 +24,8 @@ ImageFault = Callable[[Image], Image | None]
 _SECOND = 1_000_000_000
 _FUTURE, _SET_BACK = 30 * _SECOND, -30 * _SECOND
 _PADDING = 24  # bytes
+# Of a joint: rad, in one of so many periods in ns.
+_SPIKE, _SPIKE_PERIOD, _SPIKE_EVERY = 0.6, _SECOND // 100, 11
 
 
 class Interference(Enum):
@@ -105,6 +107,19 @@ def _without_fourth(message: JointState) -> JointState:
 def _not_finite(message: JointState) -> JointState:
     changed = _without_velocities(message)
     changed.position[3] = math.nan
+    return changed
+
+
+def _zeroed(message: JointState) -> JointState:
+    changed = _without_velocities(message)
+    changed.position = [0.0] * len(changed.position)
+    return changed
+
+
+def _spiked(message: JointState) -> JointState:
+    changed = _without_velocities(message)
+    if nanoseconds(message.header.stamp) // _SPIKE_PERIOD % _SPIKE_EVERY == 0:
+        changed.position = [position + _SPIKE for position in changed.position]
     return changed
 
 
@@ -208,6 +223,10 @@ FAULTS: Mapping[str, Fault] = {
         "joint states have no velocities", ENDS_BY_ITSELF, joints=_without_velocities
     ),
     "joints_not_finite": Fault("a joint is NaN", joints=_not_finite),
+    "joints_at_zero": Fault("all joints are at zero", joints=_zeroed),
+    "joints_spiked": Fault(
+        "now and then a joint state is far from all others", ENDS_BY_ITSELF, joints=_spiked
+    ),
     "joints_incomplete": Fault("a joint is missing", joints=_without_fourth),
     "joints_silent": Fault("joint states stop", joints=_nothing),
     "joints_unstamped": Fault("joint states have no stamp", joints=_stamped(None)),

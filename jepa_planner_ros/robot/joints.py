@@ -7,11 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jepa_planner_ros.robot.limits import LIMITS, PANDA
+from jepa_planner_ros.robot.limits import LIMITS, PANDA, RobotLimits
 from jepa_planner_ros.types import Float64Array
 
 _JOINTS = 7
 _FINGERS = 2
+# How far beyond a joint's limits it may be measured, rad.
+_RANGE_MARGIN = 0.05
+# How far a joint may be from where it was before: times its greatest speed, and rad.
+_LEAP_SPEED, _LEAP_MARGIN = 1.5, 0.05
 
 
 class JointsError(ValueError):
@@ -76,6 +80,37 @@ def read_arm(
         positions=np.array([reported[name] for name in expected]),
         gripper=_closedness([reported[name] for name in reported_fingers]),
         joint_prefix=prefix,
+    )
+
+
+def require_range(positions: Float64Array, limits: RobotLimits) -> None:
+    """Refuse positions (7,) in rad that the arm cannot have, as zeros are.
+
+    Raises:
+        JointsError: one is outside the limits of its joint.
+    """
+    for number, (position, low, high) in enumerate(
+        zip(positions, limits.joint_min, limits.joint_max, strict=True), start=1
+    ):
+        if not low - _RANGE_MARGIN <= position <= high + _RANGE_MARGIN:
+            raise JointsError(
+                f"Joint {number} of robot = {limits.name} cannot be at {position:.2f} rad, but "
+                f"from {low:.2f} to {high:.2f}: check that robot names the arm that is there."
+            )
+
+
+def leap(
+    before: Float64Array, after: Float64Array, seconds: float, limits: RobotLimits
+) -> str | None:
+    """Why positions (7,) in rad cannot follow others so soon, or None."""
+    moved = np.abs(after - before)
+    possible = _LEAP_SPEED * seconds * np.array(limits.joint_speed) + _LEAP_MARGIN
+    if (moved <= possible).all():
+        return None
+    worst = int(np.argmax(moved - possible))
+    return (
+        f"joint {worst + 1} is {moved[worst]:.2f} rad from where it was "
+        f"{1000 * seconds:.0f} ms ago, which none can do: check that the topic has one publisher."
     )
 
 

@@ -92,7 +92,8 @@ class QuickStop:
         return self.ends[-1]
 
     def at(self, time: float) -> Progress:
-        """The progress `time` seconds after the start."""
+        """The progress `time` seconds after the start; before it, that at the start."""
+        time = max(0.0, time)
         now, begun = self.start, 0.0
         for end, jerk in zip(self.ends, (self.jerk, 0.0, -self.jerk), strict=True):
             now = _carried(now, jerk, min(time, end) - begun)

@@ -10,8 +10,8 @@ from rclpy.node import Node
 from sensor_msgs.msg import JointState
 
 from jepa_planner_ros.control.episode import Measurement
-from jepa_planner_ros.control.safety import Stream, at_pose, staleness
-from jepa_planner_ros.robot.joints import ArmReading, read_arm
+from jepa_planner_ros.control.safety import Stream, at_pose, pose_leap, staleness
+from jepa_planner_ros.robot.joints import ArmReading, leap, read_arm, require_range
 from jepa_planner_ros.robot.kinematics import end_effector_state
 from jepa_planner_ros.ros.description import RobotDescription
 from jepa_planner_ros.ros.parameters import Wiring
@@ -59,9 +59,16 @@ class JointStateArm:
         self._description = description
 
         def read(message: JointState) -> ArmReading:
-            return read_arm(message.name, message.position, prefix)
+            reading = read_arm(message.name, message.position, prefix)
+            require_range(reading.positions, description.robot)
+            return reading
 
-        self._joints = SensorStream(node, JointState, "joint_states", max_age, _KEPT, read, group)
+        def leaps(before: ArmReading, after: ArmReading, seconds: float) -> str | None:
+            return leap(before.positions, after.positions, seconds, description.robot)
+
+        self._joints = SensorStream(
+            node, JointState, "joint_states", max_age, _KEPT, read, group, leaps
+        )
 
     def newest(self) -> Measurement | None:
         """The newest measurement."""
@@ -111,7 +118,12 @@ class CurrentPoseArm:
             check_frame(message, wiring.base_frame)
             return read_pose(message, wiring.controller_frame)
 
-        self._poses = SensorStream(node, PoseStamped, "current_pose", max_age, _KEPT, read, group)
+        def leaps(before: Float64Array, after: Float64Array, seconds: float) -> str | None:
+            return pose_leap(before, after, seconds, description.robot)
+
+        self._poses = SensorStream(
+            node, PoseStamped, "current_pose", max_age, _KEPT, read, group, leaps
+        )
         self._joints = JointStateArm(node, wiring, description, max_age, group)
 
     def newest(self) -> Measurement | None:
@@ -141,6 +153,10 @@ class CurrentPoseArm:
     ) -> Measurement | None:
         if pose is None:
             return None
-        gripper = 0.0 if joints is None else float(joints.state[-1])
-        positions = None if joints is None else joints.joints
-        return Measurement(at_pose(pose.value, gripper), pose.stamp, pose.time, positions)
+        if joints is None:
+            return Measurement(at_pose(pose.value, 0.0), pose.stamp, pose.time, None)
+        together = abs(joints.time - pose.time) <= POSE_AGE
+        positions = joints.joints if together else None
+        return Measurement(
+            at_pose(pose.value, float(joints.state[-1])), pose.stamp, pose.time, positions
+        )

@@ -13,9 +13,10 @@ from rclpy.clock_type import ClockType
 from rclpy.node import Node
 from std_srvs.srv import SetBool
 
-from jepa_planner_ros.control import ControlSettings, GripperMotion, RobotError
+from jepa_planner_ros.control import ControlSettings, GripperMotion, RobotError, SafetyLimits
+from jepa_planner_ros.control.safety import distance
 from jepa_planner_ros.control.setpoints import Setpoints
-from jepa_planner_ros.ros.arm import POSE_AGE, Arm
+from jepa_planner_ros.ros.arm import Arm
 from jepa_planner_ros.ros.commander import Commander
 from jepa_planner_ros.ros.gripper import Gripper
 from jepa_planner_ros.types import Float64Array
@@ -32,11 +33,20 @@ class Drive(Protocol):
     def fault(self) -> str | None:
         """Why the motion was stopped, if it was; asking shows that the control loop runs."""
 
-    def command(self, target: Float64Array, gripper: GripperMotion | None) -> None:
-        """Go to a state (7,). Raises `RobotError`."""
+    def command(
+        self, target: Float64Array, gripper: GripperMotion | None, start: Float64Array
+    ) -> None:
+        """Go to a state (7,) from the measured one (7,) for which it was checked.
+
+        Raises:
+            RobotError: the arm must not be moved, or nobody listens.
+        """
 
     def hold(self, target: Float64Array) -> None:
         """Stop, at or near a state (7,). Raises `RobotError`."""
+
+    def settle(self) -> None:
+        """Stop what is under way, unless a fault is being seen to."""
 
     def stop(self) -> None:
         """Stop whatever is under way, without waiting for the control loop."""
@@ -55,25 +65,45 @@ class DirectDrive:
     def __init__(self, commander: Commander, gripper: Gripper) -> None:
         self._commander = commander
         self._gripper = gripper
+        self._limits = SafetyLimits()
+        self._way: tuple[Float64Array, Float64Array] | None = None
 
     def prepare(self, settings: ControlSettings) -> None:
-        """Nothing depends on the settings."""
+        """An episode begins, with these settings."""
+        self._limits, self._way = settings.safety, None
 
     def fault(self) -> str | None:
         """Nothing is known about the controller's motion."""
         return None
 
-    def command(self, target: Float64Array, gripper: GripperMotion | None) -> None:
-        """Go to a state (7,). Raises `RobotError`."""
+    def command(
+        self, target: Float64Array, gripper: GripperMotion | None, start: Float64Array
+    ) -> None:
+        """Go to a state (7,) from a measured one (7,). Raises `RobotError`."""
         self._commander.require_controller()
+        self._way = start, target
         self._commander.follow(target, _STILL)
         if gripper is not None:
             self._gripper.grip(gripper)
 
     def hold(self, target: Float64Array) -> None:
-        """Go back to a state (7,) at which the arm was measured. Raises `RobotError`."""
+        """Stay at a state (7,) at which the arm was measured on its way.
+
+        Raises:
+            RobotError: it cannot have come there on its way, or nobody listens.
+        """
         self._commander.require_controller()
+        if self._way is not None:
+            length, beyond = distance(*self._way)[0], distance(self._way[1], target)[0]
+            if beyond > length + self._limits.lag_distance:
+                raise RobotError(
+                    f"It is measured {1000 * beyond:.0f} mm from its last target, where that "
+                    "cannot have led it; it goes on to the target."
+                )
         self._commander.follow(target, _STILL)
+
+    def settle(self) -> None:
+        """Nothing is under way here."""
 
     def stop(self) -> None:
         """Nothing is under way here; the control loop holds the arm at its next tick."""
@@ -143,19 +173,22 @@ class SmoothDrive:
             self._heard = time.monotonic()
             return self._setpoints.fault
 
-    def command(self, target: Float64Array, gripper: GripperMotion | None) -> None:
-        """Go to a state (7,). Raises `RobotError`."""
+    def command(
+        self, target: Float64Array, gripper: GripperMotion | None, start: Float64Array
+    ) -> None:
+        """Go to a state (7,) from the measured one (7,) for which it was checked.
+
+        Raises:
+            RobotError: a fault has stopped the arm, it cannot be moved so, or nobody listens.
+        """
         self._commander.require_controller()
-        measured = self._arm.newest()
-        if measured is None:
-            raise RobotError("The arm's pose is not known, so it cannot be set in motion.")
         settings = self._settings
         with self._lock:
             if self._setpoints.fault is not None:
                 # What was stopped for a reason stays stopped until another episode begins.
                 raise RobotError(self._setpoints.fault)
             setpoints = self._setpoints.towards(
-                target, measured.state, self._now, settings.motion, settings.safety
+                target, start, self._now, settings.motion, settings.safety
             )
             self._heard = time.monotonic()
             self._begin(setpoints)
@@ -164,14 +197,18 @@ class SmoothDrive:
 
     def hold(self, target: Float64Array) -> None:
         """Brake; where the arm stops then depends on how fast it was."""
-        self.stop()
+        self.settle()
+
+    def settle(self) -> None:
+        """Brake, but let setpoints that go back to an arm that did not follow do so."""
+        with self._lock:
+            if self._setpoints.fault is None:
+                self._brake()
 
     def stop(self) -> None:
         """Brake as hard as the limits allow."""
         with self._lock:
-            braked = self._setpoints.braked(self._now, self._settings.safety)
-            if braked is not self._setpoints:
-                self._divert(braked)
+            self._brake()
 
     @property
     def moving(self) -> bool:
@@ -190,6 +227,18 @@ class SmoothDrive:
     def _now(self) -> float:
         """Now on the motion's clock, s."""
         return time.monotonic() if self._commander.keeps_time else self._sent
+
+    def _measured(self, steady: float) -> tuple[float, Float64Array] | None:
+        """Age of the newest measurement, s, and the state (7,); None where the loop gives up."""
+        measured = self._arm.newest()
+        if measured is None or steady - measured.time > self._settings.freshness.joints:
+            return None
+        return steady - measured.time, measured.state
+
+    def _brake(self) -> None:
+        braked = self._setpoints.braked(self._now, self._settings.safety)
+        if braked is not self._setpoints:
+            self._divert(braked)
 
     def _begin(self, setpoints: Setpoints) -> None:
         assert setpoints.motion is not None
@@ -210,11 +259,8 @@ class SmoothDrive:
             if not self._under_way:
                 return
             steady, now, settings = time.monotonic(), self._now, self._settings
-            measured = self._arm.newest()
-            known = measured is not None and steady - measured.time <= POSE_AGE
-            state = measured.state if measured is not None and known else None
             watched = self._setpoints.watched(
-                now, steady - self._heard, state, settings.motion, settings.safety
+                now, steady - self._heard, self._measured(steady), settings.motion, settings.safety
             )
             if watched.motion is not self._setpoints.motion:
                 self._divert(watched)

@@ -14,7 +14,7 @@ from rclpy.node import Node
 from sensor_msgs.msg import CompressedImage, Image
 
 from jepa_planner_ros.control import ControlSettings, Frame, GripperMotion, RobotError
-from jepa_planner_ros.control.episode import Tick
+from jepa_planner_ros.control.episode import Measurement, Tick
 from jepa_planner_ros.control.runner import TICK_PERIOD
 from jepa_planner_ros.control.safety import Stream, staleness
 from jepa_planner_ros.robot.limits import RobotLimits
@@ -85,6 +85,7 @@ class RosRobot:
         self._drive = _make_drive(node, wiring, self._commander, self.arm, motion_group)
         self._driver = DriverState(node, group)
         self.switch = EnableSwitch(node, self._drive, wiring.enabled, motion_group)
+        self._sensed: Measurement | None = None
         self._begun = time.monotonic()
 
     @property
@@ -123,9 +124,10 @@ class RosRobot:
     def sense(self, time: float) -> Tick:
         """What is known now; `time` is now on the steady clock."""
         frame = self.camera.newest()
+        self._sensed = self.arm.newest()
         return Tick(
             time,
-            self.arm.newest(),
+            self._sensed,
             None if frame is None else frame.stamp,
             self.streams(time),
             self.switch.refusal or self._driver.fault or self._drive.fault(),
@@ -157,14 +159,23 @@ class RosRobot:
         return Frame(image, arm.state, sample.stamp, now - sample.time)
 
     def command(self, target: Float64Array, gripper: GripperMotion | None) -> None:
-        """Send the arm to a state (7,), and the gripper on its way. Raises `RobotError`."""
+        """Send the arm to a state (7,), and the gripper on its way. Raises `RobotError`.
+
+        It leaves from where it was sensed last: that is what the target was checked for.
+        """
         if refusal := self.switch.refusal:
             raise RobotError(refusal)
-        self._drive.command(target, gripper)
+        if self._sensed is None:
+            raise RobotError("The arm's pose is not known, so it cannot be set in motion.")
+        self._drive.command(target, gripper, self._sensed.state)
 
     def hold(self, target: Float64Array) -> None:
         """Stop the arm in motion, at or near a state (7,). Raises `RobotError`."""
         self._drive.hold(target)
+
+    def finish(self) -> None:
+        """An episode is over: what is still on its way stops."""
+        self._drive.settle()
 
     def rest(self, timeout: float) -> None:
         """Stop the arm for good, and wait until its setpoints have come to rest and left.

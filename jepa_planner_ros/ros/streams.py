@@ -20,6 +20,8 @@ from jepa_planner_ros.ros.clock import nanoseconds, ros_now
 
 Value = TypeVar("Value")
 
+Leap = Callable[[Value, Value, float], str | None]
+
 _CLOCK_TOLERANCE = 0.1
 """How far in the future a stamp may lie, s."""
 _LATENESS = 1.0
@@ -58,6 +60,8 @@ class SensorStream(Generic[Value]):
         kept: how far back messages are kept, s; 0 keeps the newest.
         read: takes a message apart; raises ValueError when it cannot be used.
         group: callback group of the subscription.
+        leap: tells why a value cannot follow another after so many seconds, or None. A message that
+            leaps is dropped, unless the next one confirms it.
     """
 
     def __init__(
@@ -69,13 +73,16 @@ class SensorStream(Generic[Value]):
         kept: float,
         read: Callable[[Any], Value],
         group: CallbackGroup,
+        leap: Leap[Value] = lambda before, after, seconds: None,
     ) -> None:
         self._node = node
         self._max_age = max_age
         self._kept = round(kept * NANOSECONDS)
         self._read = read
         self._lock = Lock()
+        self._leap = leap
         self._samples: deque[Sample[Value]] = deque()
+        self._doubted: Sample[Value] | None = None
         self._fault: str | None = None
         self._subscription = node.create_subscription(
             message_type,
@@ -106,6 +113,7 @@ class SensorStream(Generic[Value]):
     def _receive(self, message: Any) -> None:
         try:
             sample = self._sample(message)
+            self._require_continuity(sample)
         except ValueError as error:
             self._fault = str(error)
             self._node.get_logger().warning(
@@ -123,6 +131,20 @@ class SensorStream(Generic[Value]):
             samples.append(sample)
             while sample.stamp - samples[0].stamp > self._kept:
                 samples.popleft()
+
+    def _require_continuity(self, sample: Sample[Value]) -> None:
+        """Raises ValueError for a sample that neither the last nor the doubted one leads to."""
+        before, doubted = self.newest(), self._doubted
+        self._doubted = None
+        if before is None or (leap := self._leaps(before, sample)) is None:
+            return
+        if doubted is None or self._leaps(doubted, sample) is not None:
+            self._doubted = sample
+            raise ValueError(leap)
+
+    def _leaps(self, before: Sample[Value], after: Sample[Value]) -> str | None:
+        seconds = abs(after.stamp - before.stamp) / NANOSECONDS
+        return self._leap(before.value, after.value, seconds)
 
     def _sample(self, message: Any) -> Sample[Value]:
         stamp = nanoseconds(message.header.stamp)
