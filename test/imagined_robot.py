@@ -144,7 +144,7 @@ class ImaginedRobot:
     def perform(self, effect: Effect) -> None:
         if isinstance(effect, Observe):
             seen = Observation(picture(self.state), self.state, stamp(self.time), 0.03, 0.02)
-            self.later(self.encoding, Observed(self.time + self.encoding, seen))
+            self.later(self.encoding, Observed(self.time + self.encoding, seen, effect))
         elif isinstance(effect, Search):
             took = self.planning(len(self.requests))
             self.requests.append((self.time, effect.request))

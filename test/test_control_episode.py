@@ -125,6 +125,7 @@ class World:
             yield Observed(
                 self.time,
                 Observation(picture(self.state), self.state, stamp(self.time), 0.03, 0.05),
+                effect,
             )
         elif isinstance(effect, Search):
             self.requests.append(effect.request)

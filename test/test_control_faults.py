@@ -25,6 +25,7 @@ from jepa_planner_ros.control.episode import (
     Flowing,
     Hold,
     Looking,
+    Observed,
     Overlapping,
     Planned,
     Planning,
@@ -42,7 +43,7 @@ LIMITS = ControlSettings().safety
 FIRST_STEPS: Mapping[type, set[type]] = {
     Settling: {Settling, Looking},
     Looking: {Looking, Encoding},
-    Encoding: {Encoding, Planning},
+    Encoding: {Encoding, Planning, Settling},
     Planning: {Planning, Deciding, Settling},
     Deciding: {Deciding, Settling},
 }
@@ -131,9 +132,11 @@ class UnreliableRobot(ImaginedRobot):
     def feed(self, episode: Episode, event: Event) -> Episode:
         if self.faults.random.random() < self.faults.rate / 30:
             event = Failed(self.time, "A worker failed.")
-        if isinstance(event, Planned) and self.faults.random.random() < 10 * self.faults.rate:
-            pause = float(self.faults.random.uniform(0.0, 2.0))
-            event = Unplanned(self.time, "The planner is away: it was stopped.", pause)
+        if isinstance(event, Planned | Observed):
+            asked = event.request if isinstance(event, Planned) else event.asked
+            if self.faults.random.random() < 10 * self.faults.rate:
+                pause = float(self.faults.random.uniform(0.0, 2.0))
+                event = Unplanned(self.time, "The planner is away: it was stopped.", pause, asked)
         if self.faults.random.random() < self.faults.rate / 60:
             event = CancelRequested(self.time, "Enough.")
         before = type(episode.phase)

@@ -144,6 +144,7 @@ class Observed:
 
     time: float
     observation: Observation
+    asked: Observe
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +157,7 @@ class Planned:
     request: PlanRequest
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Unplanned:
     """The plan asked for with `Search` could not be made.
 
@@ -166,11 +167,13 @@ class Unplanned:
         time: now, steady clock.
         reason: a sentence for the operator.
         retry_after: a plan may be made this much later, s; None: this one never can.
+        asked: the frame or the plan that there is none of.
     """
 
     time: float
     reason: str
     retry_after: float | None
+    asked: Observe | PlanRequest
 
 
 @dataclass(frozen=True)
@@ -195,9 +198,9 @@ Event = Tick | Observed | Planned | Unplanned | Failed | CancelRequested
 # --- Effects -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Observe:
-    """Pick up the newest camera frame and encode it."""
+    """Pick up the newest camera frame and encode it. Each is told from every other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,9 +300,11 @@ class Looking:
     deadline: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Encoding:
     """The frame is being encoded."""
+
+    asked: Observe
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,6 +313,7 @@ class Planning:
 
     observation: Observation
     base: Float64Array
+    request: PlanRequest
 
 
 @dataclass(frozen=True, eq=False)
@@ -343,14 +349,14 @@ class Glance:
         opens: from when on a frame counts, s.
         deadline: when one must have come, s.
         after: the arm's stamp when it opened; a frame counts that was taken later. None before.
-        asked: whether the frame is being encoded.
+        asked: what has the frame encoded; None before.
         seen: what it shows; None until it is encoded.
     """
 
     opens: float
     deadline: float
     after: int | None = None
-    asked: bool = False
+    asked: Observe | None = None
     seen: Observation | None = None
 
 
@@ -362,12 +368,14 @@ class Overlapping:
         travel: the arm's part.
         glance: the camera's part.
         expected: what the planner starts from.
+        request: what the planner was asked.
         planned: the planner's part; None until its plan is there.
     """
 
     travel: Travel
     glance: Glance
     expected: Prediction
+    request: PlanRequest
     planned: Planned | None = None
 
 
@@ -397,12 +405,14 @@ class ChunkSearch:
         base: the target (7,) that its actions are added to.
         first: timestep of its first target.
         subgoal: index of the sub-goal that it is for.
+        request: what the planner was asked.
     """
 
     observation: Observation
     base: Float64Array
     first: int
     subgoal: int
+    request: PlanRequest
 
 
 @dataclass(frozen=True, eq=False)

@@ -160,6 +160,6 @@ def _step(
     if not step.exact or moving.step >= moving.present.step_budget:
         return stages.settling_after(step), effects
     scene = Scene(prediction.latent, prediction.state, moving.present.latent)
-    overlapping = Overlapping(step.travel, stages.glance_after(step), prediction)
-    searching = Search(stages.request(moving, scene))
-    return replace(moving, phase=overlapping), (*effects, searching)
+    request = stages.request(moving, scene)
+    overlapping = Overlapping(step.travel, stages.glance_after(step), prediction, request)
+    return replace(moving, phase=overlapping), (*effects, Search(request))

@@ -209,9 +209,9 @@ def _ask(
 ) -> tuple[Flowing, Search]:
     """Ask for a chunk that begins after the target taken last, from a scene there."""
     assert episode.target is not None, "a queue starts from a target"
-    search = ChunkSearch(seen, episode.target, flowing.queue.taken + 1, episode.subgoal)
-    asking = Search(stages.request(episode, scene, chunk_search(episode)))
-    return replace(flowing, search=search), asking
+    request = stages.request(episode, scene, chunk_search(episode))
+    search = ChunkSearch(seen, episode.target, flowing.queue.taken + 1, episode.subgoal, request)
+    return replace(flowing, search=search), Search(request)
 
 
 def _merge(episode: Episode, flowing: Flowing, planned: Planned) -> Next:

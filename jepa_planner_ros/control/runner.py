@@ -194,7 +194,7 @@ class EpisodeRunner:
     def _perform(self, effect: Effect, events: SimpleQueue[Event], audience: Audience) -> None:
         match effect:
             case Observe():
-                self._in_background(self._seeing, self._observe, events)
+                self._in_background(self._seeing, lambda: self._observe(effect), events)
             case Search(request):
                 self._in_background(self._planning, lambda: self._plan(request), events)
             case Command(target, gripper):
@@ -211,31 +211,35 @@ class EpisodeRunner:
     ) -> None:
         worker.submit(work).add_done_callback(lambda done: events.put(done.result()))
 
-    def _observe(self) -> Observed | Unplanned | Failed:
+    def _observe(self, asked: Observe) -> Observed | Unplanned | Failed:
         try:
             frame = self._robot.frame()
             begun = self._clock()
             latent = self._encode(frame.image)
         except PlannerUnavailableError as away:
-            return self._without_planner(away)
+            return self._without_planner(away, asked)
         except Exception as error:
             return Failed(self._clock(), _complaint("The camera frame was not encoded", error))
         now = self._clock()
-        return Observed(now, Observation(latent, frame.state, frame.stamp, frame.age, now - begun))
+        seen = Observation(latent, frame.state, frame.stamp, frame.age, now - begun)
+        return Observed(now, seen, asked)
 
     def _plan(self, request: PlanRequest) -> Planned | Unplanned:
-        asked = self._clock()
+        begun = self._clock()
         try:
             plan = self._planner.plan(request)
         except PlannerUnavailableError as away:
-            return self._without_planner(away)
+            return self._without_planner(away, request)
         except Exception as error:
-            return Unplanned(self._clock(), _complaint("The planner failed", error), None)
+            return Unplanned(self._clock(), _complaint("The planner failed", error), None, request)
         now = self._clock()
-        return Planned(now, plan, now - asked, request)
+        return Planned(now, plan, now - begun, request)
 
-    def _without_planner(self, away: PlannerUnavailableError) -> Unplanned:
-        return Unplanned(self._clock(), f"The planner is away: {away}", away.retry_after)
+    def _without_planner(
+        self, away: PlannerUnavailableError, asked: Observe | PlanRequest
+    ) -> Unplanned:
+        reason = f"The planner is away: {away}"
+        return Unplanned(self._clock(), reason, away.retry_after, asked)
 
 
 def _complaint(what: str, error: Exception) -> str:

@@ -36,6 +36,7 @@ from jepa_planner_ros.control.episode import (
     Outage,
     Outcome,
     Overlapping,
+    Phase,
     Planned,
     Planning,
     Report,
@@ -100,12 +101,13 @@ def interrupted(episode: Episode, event: Event) -> Next | None:
             return end(episode, event.time, Outcome.CANCELLED, event.reason)
         case _, Failed():
             return end(episode, event.time, Outcome.ABORTED, event.reason)
+        case phase, (Observed(asked=asked) | Planned(request=asked) | Unplanned(asked=asked)) if (
+            not _awaits(phase, asked)
+        ):
+            return episode, ()
         case _, Unplanned(retry_after=None):
             return end(episode, event.time, Outcome.ABORTED, event.reason)
-        case (
-            Encoding() | Planning() | Overlapping() | Flowing(),
-            Unplanned(retry_after=float() as pause),
-        ):
+        case _, Unplanned(retry_after=float() as pause):
             return _without_planner(episode, event, pause)
         case _, Tick(fault=str() as fault):
             return end(episode, event.time, Outcome.ABORTED, fault)
@@ -128,6 +130,19 @@ def interrupted(episode: Episode, event: Event) -> Next | None:
             return end(episode, event.time, Outcome.ABORTED, reasons)
         case _:
             return None
+
+
+def _awaits(phase: Phase, asked: Observe | PlanRequest) -> bool:
+    """Whether an answer is still awaited; one to what was given up is about another scene."""
+    match phase:
+        case Encoding(asked=awaited) | Planning(request=awaited):
+            return asked is awaited
+        case Overlapping(glance=glance, request=awaited):
+            return asked is awaited or asked is glance.asked
+        case Flowing(glance=glance, search=search):
+            return asked is glance.asked or (search is not None and asked is search.request)
+        case _:
+            return False
 
 
 def _without_planner(episode: Episode, missed: Unplanned, pause: float) -> Next:
@@ -201,7 +216,8 @@ def _has_begun(episode: Episode, settling: Settling, arm: Measurement) -> bool:
 def look(episode: Episode, looking: Looking, tick: Tick) -> Next:
     """Wait for a frame that was taken after the arm came to rest, then have it encoded."""
     if tick.frame_stamp is not None and tick.frame_stamp > looking.after:
-        return replace(episode, phase=Encoding()), (Observe(),)
+        asking = Observe()
+        return replace(episode, phase=Encoding(asking)), (asking,)
     if tick.time > looking.deadline:
         return _clocks_disagree(episode, tick.time)
     return episode, ()
@@ -209,12 +225,13 @@ def look(episode: Episode, looking: Looking, tick: Tick) -> Next:
 
 def glance(episode: Episode, present: Glance, tick: Tick) -> tuple[Glance, Next]:
     """Wait for a frame of the end of a motion, then have it encoded; the arm need not stop."""
-    if present.asked or tick.arm is None or tick.time < present.opens:
+    if present.asked is not None or tick.arm is None or tick.time < present.opens:
         return present, (episode, ())
     after = tick.arm.stamp if present.after is None else present.after
     present = replace(present, after=after)
     if tick.frame_stamp is not None and tick.frame_stamp > after:
-        return replace(present, asked=True), (episode, (Observe(),))
+        asking = Observe()
+        return replace(present, asked=asking), (episode, (asking,))
     if tick.time > present.deadline:
         return present, _clocks_disagree(episode, tick.time)
     return present, (episode, ())
@@ -298,7 +315,7 @@ def plan(episode: Episode, time: float, seen: Observation, search: SearchSetting
         episode = replace(episode, drifts=0)
     scene = Scene(seen.latent, seen.state, episode.present.latent)
     asking = Search(request(episode, scene, search))
-    return replace(episode, phase=Planning(seen, base)), (*effects, asking)
+    return replace(episode, phase=Planning(seen, base, asking.request)), (*effects, asking)
 
 
 def goal_search(episode: Episode) -> SearchSettings:

@@ -182,7 +182,7 @@ class TimedLoop:
                 latent = self.world_model.encode(image)
                 age, encoding = self._time - taken, self.delays.encoding
                 seen = Observation(latent, state, _stamp(taken), age, encoding)
-                self._later(encoding, Observed(self._time + encoding, seen))
+                self._later(encoding, Observed(self._time + encoding, seen, effect))
             case Search(request):
                 plan, took = self.planner.plan(request), self.delays.planning
                 plan = replace(plan, timing=replace(plan.timing, total=took))
@@ -209,9 +209,9 @@ def _is_watched(episode: Episode, time: float) -> bool:
     match episode.phase:
         case Looking():
             return True
-        case Overlapping(glance=Glance(opens=opens, asked=False)):
+        case Overlapping(glance=Glance(opens=opens, asked=None)):
             return time >= opens
-        case Flowing(glance=Glance(opens=opens, asked=False)):
+        case Flowing(glance=Glance(opens=opens, asked=None)):
             return time >= opens
         case _:
             return False
