@@ -87,6 +87,7 @@ class World:
     """An arm that goes straight to its target in `duration`, seen by a camera at 10 Hz."""
 
     planner: Callable[[PlanRequest], Plan] = straight_plan
+    encode: Callable[[np.ndarray], np.ndarray] = picture
     duration: float = 0.6
     follows: bool = True
     offset: np.ndarray = field(default_factory=lambda: np.zeros(7))
@@ -124,7 +125,7 @@ class World:
             self.time += 0.05
             yield Observed(
                 self.time,
-                Observation(picture(self.state), self.state, stamp(self.time), 0.03, 0.05),
+                Observation(self.encode(self.state), self.state, stamp(self.time), 0.03, 0.05),
                 effect,
             )
         elif isinstance(effect, Search):
@@ -432,17 +433,23 @@ def test_a_camera_that_freezes_with_fresh_stamps_aborts() -> None:
     world = World()
     episode = world.run(episode_for(world, subgoal(x=0.3)), until=in_motion)
     first = next(one for one in world.effects if isinstance(one, Report)).observation
-    while not isinstance(episode.phase, Ended):
-        event = world.pending.pop(0) if world.pending else world.tick()
-        if isinstance(event, Observed):
-            frozen = replace(event.observation, latent=first.latent)
-            event = replace(event, observation=frozen)
-        episode, effects = transition(episode, event)
-        for effect in effects:
-            world.pending.extend(world.answer(effect))
-    assert ended(episode).outcome is Outcome.ABORTED
-    assert "stream is frozen" in ended(episode).reason
+    world.encode = lambda state: first.latent
+    result = ended(world.run(episode))
+    assert result.outcome is Outcome.ABORTED
+    assert "stream is frozen" in result.reason
     assert len(world.commands()) == 1
+
+
+def test_a_frozen_camera_is_noticed_however_short_the_steps() -> None:
+    def short(request: PlanRequest) -> Plan:
+        return make_plan(request, np.array([[0.0, 0.0, -0.011, 0.0, 0.0, 0.0, 0.0]] * 2))
+
+    frozen = picture(START)
+    world = World(planner=short, encode=lambda state: frozen)
+    result = ended(world.run(episode_for(world, subgoal(z=-0.25))))
+    assert result.outcome is Outcome.ABORTED
+    assert "moved 22 mm: its stream is frozen" in result.reason
+    assert len(world.commands()) == 2
 
 
 def test_a_camera_with_another_clock_aborts() -> None:

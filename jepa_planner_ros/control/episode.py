@@ -483,6 +483,7 @@ class Episode:
         arm: the newest measurement.
         set_back: by how much it is stamped earlier than the one before, s; 0 if it is not.
         seen: the last observation.
+        unchanged_since: the first of the observations that show the same picture, to the bit.
         target: the last commanded state (7,).
         previous: the last plan's actions, to warm start from.
         drifts: steps in a row whose target was missed.
@@ -501,6 +502,7 @@ class Episode:
     arm: Measurement | None = None
     set_back: float = 0.0
     seen: Observation | None = None
+    unchanged_since: Observation | None = None
     target: Float64Array | None = None
     previous: Float64Array | None = None
     drifts: int = 0

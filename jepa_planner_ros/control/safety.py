@@ -22,7 +22,7 @@ from jepa_planner_ros.geometry import (
 from jepa_planner_ros.robot.kinematics import HOME_JOINTS, InverseKinematics, end_effector_state
 from jepa_planner_ros.robot.limits import RobotLimits
 from jepa_planner_ros.robot.motion import Reference, travel_time
-from jepa_planner_ros.types import Float32Array, Float64Array
+from jepa_planner_ros.types import Float64Array
 
 _ROUNDING = 1e-9
 # Error of the inverse kinematics (m and rad) above which a state counts as out of reach.
@@ -94,17 +94,15 @@ def require_model(planned_with: str, encoded_with: str) -> None:
         )
 
 
-def require_live(
-    before: tuple[Float32Array, Float64Array], now: tuple[Float32Array, Float64Array]
-) -> None:
-    """Refuse a picture that is the same to the bit though the arm has moved since the last.
+def require_live(before: Float64Array, now: Float64Array) -> None:
+    """Refuse a picture that is the same to the bit though the arm has moved since it was new.
 
     Args:
-        before: latents (tokens, dim) and state (7,) of the last observation.
-        now: those of the present one.
+        before: the state (7,) at which it was seen first.
+        now: the present one.
     """
-    metres, _ = distance(before[1], now[1])
-    if metres > _VISIBLE_MOTION and np.array_equal(before[0], now[0]):
+    metres, _ = distance(before, now)
+    if metres > _VISIBLE_MOTION:
         raise UnsafeCommandError(
             f"The camera shows the very same picture though the arm has moved {1000 * metres:.0f} "
             "mm: its stream is frozen. Restart its driver."

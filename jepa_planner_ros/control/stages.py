@@ -256,14 +256,17 @@ def rest_again(episode: Episode, time: float, origin: Float64Array | None = None
 
 def judge(episode: Episode, time: float, seen: Observation) -> Next:
     """Compare an observation with the sub-goal; the episode ends if all is reached or spent."""
+    before = episode.unchanged_since
+    if before is None or not np.array_equal(before.latent, seen.latent):
+        before = seen
     try:
         require_finite("The encoded camera frame", seen.latent)
         require_finite("The measured state", seen.state)
-        if (before := episode.seen) is not None:
-            require_live((before.latent, before.state), (seen.latent, seen.state))
+        require_live(before.state, seen.state)
     except UnsafeCommandError as refusal:
         return end(episode, time, Outcome.ABORTED, str(refusal))
-    episode = replace(episode, seen=seen, energy=_energy(seen, episode.present))
+    episode = replace(episode, seen=seen, unchanged_since=before)
+    episode = replace(episode, energy=_energy(seen, episode.present))
     while _reached(episode):
         if episode.subgoal + 1 == len(episode.goal.subgoals):
             reason = f"Reached the goal at {episode.progress}."
