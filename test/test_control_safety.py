@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -165,6 +165,53 @@ def test_a_way_past_a_box_is_left_alone_and_one_inside_is_refused() -> None:
     assert outside_boxes(MIDDLE, aside, limits) == (aside, None)
     with pytest.raises(UnsafeCommandError, match="inside box 1"):
         next_target(MIDDLE + action(x=0.1), action(x=0.01), limits)
+
+
+def test_a_target_or_a_way_too_near_to_a_box_ends_at_the_clearance() -> None:
+    limits = SafetyLimits(forbidden_boxes=(BOX,))
+    target, note = outside_boxes(MIDDLE, MIDDLE + action(x=0.0499), limits)
+    assert target[0] == pytest.approx(0.54)
+    assert "drawn back to (540, 0, 300) mm" in str(note)
+    grazing = MIDDLE + action(x=0.03, y=-0.05)
+    target, _ = outside_boxes(grazing, grazing + action(x=0.03, y=0.06), limits)
+    assert target[:2] == pytest.approx([0.54, -0.03])
+
+
+@pytest.mark.parametrize("room", [0.0001, 0.001, 0.01])
+def test_a_start_within_the_clearance_leads_away_or_along_but_no_nearer(room: float) -> None:
+    limits = SafetyLimits(forbidden_boxes=(BOX,))
+    start = MIDDLE + action(x=0.05 - room)
+    for way in (action(), action(x=-0.02), action(y=0.05), action(x=-0.01, y=0.05, z=0.01)):
+        target, note = outside_boxes(start, start + way, limits)
+        assert target == pytest.approx(start + way)
+        assert note is None
+    for nearer in (action(x=0.0005), action(x=0.05), action(x=0.01, y=0.05)):
+        target, note = outside_boxes(start, start + nearer, limits)
+        assert target == pytest.approx(start, abs=1e-6)
+        assert note is not None
+
+
+@given(
+    hnp.arrays(np.float64, 3, elements=st.floats(-0.2, 0.2)),
+    st.lists(hnp.arrays(np.float64, 3, elements=st.floats(-0.075, 0.075)), max_size=8),
+)
+def test_no_sequence_of_steps_comes_nearer_to_a_box_than_the_clearance(
+    offset: np.ndarray, steps: list[np.ndarray]
+) -> None:
+    low, high = np.array(BOX)
+    limits = SafetyLimits(forbidden_boxes=(BOX,))
+    state = MIDDLE + action(**dict(zip("xyz", offset, strict=True)))
+
+    def room(position: np.ndarray) -> float:
+        return float(np.maximum(low - position, position - high).max())
+
+    allowed = min(limits.clearance, room(state[:3]))
+    assume(allowed > 1e-6)
+    for step in steps:
+        before = state
+        state, _ = outside_boxes(before, before + np.append(step, [0] * 4), limits)
+        for way in np.linspace(before, state, 11):
+            assert room(way[:3]) >= allowed - 1e-7
 
 
 def test_a_target_beyond_the_joints_is_drawn_back_on_the_straight_way() -> None:

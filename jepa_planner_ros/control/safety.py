@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from jepa_planner_ros.control.settings import Box, SafetyLimits
+from jepa_planner_ros.control.settings import SafetyLimits
 from jepa_planner_ros.geometry import (
     GRIPPER,
     POSITION,
@@ -146,19 +146,21 @@ def inside_workspace(state: Float64Array, limits: SafetyLimits) -> tuple[Float64
     )
 
 
-def entering_share(start: Float64Array, end: Float64Array, box: Box) -> float | None:
+def entering_share(
+    start: Float64Array, end: Float64Array, low: Float64Array, high: Float64Array
+) -> float | None:
     """How much of the straight way from `start` (3,) to `end` (3,) leads up to a box, 0 to 1.
 
-    None where the way does not touch the box.
+    None where the way does not touch the box, from corner `low` (3,) to corner `high` (3,).
     """
     way = end - start
     enter, leave = 0.0, 1.0
-    for position, length, low, high in zip(start, way, *box, strict=True):
+    for position, length, lowest, highest in zip(start, way, low, high, strict=True):
         if abs(length) < _ROUNDING:
-            if not low < position < high:
+            if not lowest < position < highest:
                 return None
             continue
-        first, second = sorted(((low - position) / length, (high - position) / length))
+        first, second = sorted(((lowest - position) / length, (highest - position) / length))
         enter, leave = max(enter, first), min(leave, second)
     return enter if enter < leave else None
 
@@ -166,7 +168,7 @@ def entering_share(start: Float64Array, end: Float64Array, box: Box) -> float | 
 def enters_box(start: Float64Array, end: Float64Array, limits: SafetyLimits) -> bool:
     """Whether the straight way from a state (7,) to another touches a forbidden box."""
     return any(
-        entering_share(start[POSITION], end[POSITION], box) is not None
+        entering_share(start[POSITION], end[POSITION], *np.array(box)) is not None
         for box in limits.forbidden_boxes
     )
 
@@ -174,26 +176,29 @@ def enters_box(start: Float64Array, end: Float64Array, limits: SafetyLimits) -> 
 def outside_boxes(
     base: Float64Array, target: Float64Array, limits: SafetyLimits
 ) -> tuple[Float64Array, str | None]:
-    """A target (7,) drawn back on the straight way to it until it enters no forbidden box.
+    """A target (7,) drawn back on the straight way to it until it keeps clear of forbidden boxes.
+
+    A way that starts within the clearance of a box comes no nearer to it.
 
     Raises:
         UnsafeCommandError: the way starts inside a box.
     """
-    note = None
+    note, start = None, base[POSITION]
     for number, box in enumerate(limits.forbidden_boxes, start=1):
-        share = entering_share(base[POSITION], target[POSITION], box)
-        if share is None:
-            continue
-        if share == 0.0:
+        low, high = np.array(box)
+        room = float(np.maximum(low - start, start - high).max())
+        if room < 0.0:
             raise UnsafeCommandError(
-                f"The arm is at ({_millimetres(base[POSITION])}) mm, inside box {number} of "
+                f"The arm is at ({_millimetres(start)}) mm, inside box {number} of "
                 "limits.forbidden_boxes: move it out."
             )
-        length = np.linalg.norm(target[POSITION] - base[POSITION])
+        # A start at just that distance is outside, whatever the rounding.
+        margin = min(limits.clearance, room) - _ROUNDING
+        share = entering_share(start, target[POSITION], low - margin, high + margin)
+        if share is None:
+            continue
         bounded = target.copy()
-        bounded[POSITION] = base[POSITION] + max(0.0, share - limits.clearance / length) * (
-            target[POSITION] - base[POSITION]
-        )
+        bounded[POSITION] = start + share * (target[POSITION] - start)
         note = (
             f"a target at ({_millimetres(target[POSITION])}) mm was drawn back to "
             f"({_millimetres(bounded[POSITION])}) mm, before box {number} of limits.forbidden_boxes"
