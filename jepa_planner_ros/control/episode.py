@@ -17,6 +17,7 @@ from jepa_planner_ros.control.action_queue import ActionQueue
 from jepa_planner_ros.control.prediction import Prediction
 from jepa_planner_ros.control.safety import Stream
 from jepa_planner_ros.control.settings import ControlSettings
+from jepa_planner_ros.control.standstill import Standstill
 from jepa_planner_ros.search import FAST_SEARCH
 from jepa_planner_ros.types import (
     Float32Array,
@@ -487,6 +488,7 @@ class Episode:
         target: the last commanded state (7,).
         previous: the last plan's actions, to warm start from.
         drifts: steps in a row whose target was missed.
+        standstill: where the arm was seen to stand when the last step was taken.
         outage: set while there is no planner.
     """
 
@@ -506,6 +508,7 @@ class Episode:
     target: Float64Array | None = None
     previous: Float64Array | None = None
     drifts: int = 0
+    standstill: Standstill | None = None
     outage: Outage | None = None
 
     @property

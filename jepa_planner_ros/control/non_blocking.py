@@ -16,7 +16,7 @@ r"""Non-blocking control: while a step moves the arm, the next one is planned fr
                 |                        +---------------- what is seen ----- beside it --+
                 |                                              |
                 +---- redone: another sub-goal, far from ------+---- reached, spent ----> Ended
-                      the prediction, or cut by a limit
+                      prediction or target, cut by a limit
 
 A plan made from a prediction is
 
@@ -24,8 +24,9 @@ A plan made from a prediction is
   expected: its action is added to the last target;
 - *corrected* when it arrives beside that, but within ``limits.drift_distance`` and ``drift_angle``:
   the target is moved against the error, so that the end of the step is where it was planned to be;
-- *redone* when the arm is farther away, when the latents seen differ from those predicted by
-  ``non_blocking.redo_latent`` or more, or when the sub-goal was reached in between.
+- *redone* when the arm is farther away from there or from its target, when the latents seen differ
+  from those predicted by ``non_blocking.redo_latent`` or more, or when the sub-goal was reached in
+  between.
 
 What was seen corrects the next prediction, too (see `Prediction.corrected`), so that errors of the
 world model neither grow from step to step nor last.
@@ -109,9 +110,14 @@ def _go_on(
 ) -> Next:
     """Use, correct or redo the plan that was made from a prediction."""
     expected, settings = overlapping.expected, episode.settings
+    assert episode.target is not None, "the arm moves to a target"
     if expected.subgoal != episode.subgoal:
         return stages.rest_again(episode, time), ()
-    if missed := drift(expected.state, arm.state, settings.safety):
+    # Predictions are drawn after an arm that is held back; its targets must not run away from it.
+    if missed := (
+        drift(expected.state, arm.state, settings.safety)
+        or drift(episode.target, arm.state, settings.safety)
+    ):
         warning = Warn(f"The next step is planned anew: {missed}.")
         return stages.rest_again(episode, time, overlapping.travel.origin), (warning,)
     limit = settings.look_ahead.redo_latent

@@ -101,7 +101,7 @@ class SafetyLimits:
     drift_angle: float = 0.2
     """Angle between the last target and the arm at rest that makes them resynchronise, rad."""
     drift_patience: int = 3
-    """Steps in a row that may end in drift before the episode is aborted."""
+    """Steps in a row that may end in drift, or leave the arm standing, before an episode ends."""
     robot: RobotLimits = PANDA
     """The arm, whose own limits none of these may exceed."""
 

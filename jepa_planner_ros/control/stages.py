@@ -61,7 +61,8 @@ from jepa_planner_ros.control.safety import (
     staleness,
     within_reach,
 )
-from jepa_planner_ros.control.settings import ControlSettings
+from jepa_planner_ros.control.settings import ControlSettings, MotionSettings
+from jepa_planner_ros.control.standstill import CERTAIN_MOTION, Standstill
 from jepa_planner_ros.geometry import GRIPPER
 from jepa_planner_ros.types import Float64Array, Plan, PlanRequest, Scene, SearchSettings
 
@@ -69,8 +70,7 @@ from jepa_planner_ros.types import Float64Array, Plan, PlanRequest, Scene, Searc
 _GRIPPER_CHANGE = 0.25
 # A pose older than this, s, may lie so far behind a moving arm that to hold it is to jerk back.
 _HOLDABLE_AGE = 0.2
-# A step of this length, m, moves any controller.
-_CERTAIN_MOTION = 0.005
+_CHECK_ARM = "Check that nothing holds it, and that its controller is active and in no error state."
 
 Next = tuple[Episode, tuple[Effect, ...]]
 
@@ -180,8 +180,7 @@ def settle(episode: Episode, settling: Settling, tick: Tick) -> Next:
     late = tick.time > settling.deadline
     if tick.arm is not None and tick.arm.time >= settling.not_before:
         anchor = settling.anchor or tick.arm
-        metres, radians = distance(anchor.state, tick.arm.state)
-        if metres > motion.still_distance or radians > motion.still_angle:
+        if _has_moved(anchor.state, tick.arm.state, motion):
             anchor = tick.arm
         still = tick.arm.stamp - anchor.stamp >= motion.still_time * NANOSECONDS
         if still and (late or _has_begun(episode, settling, tick.arm)):
@@ -200,6 +199,11 @@ def settle(episode: Episode, settling: Settling, tick: Tick) -> Next:
     return episode, ()
 
 
+def _has_moved(start: Float64Array, end: Float64Array, motion: MotionSettings) -> bool:
+    metres, radians = distance(start, end)
+    return metres > motion.still_distance or radians > motion.still_angle
+
+
 def _has_begun(episode: Episode, settling: Settling, arm: Measurement) -> bool:
     """Whether a resting arm rests after its motion, not before it.
 
@@ -210,7 +214,7 @@ def _has_begun(episode: Episode, settling: Settling, arm: Measurement) -> bool:
         return True
     asked, _ = distance(settling.origin, episode.target)
     moved, _ = distance(settling.origin, arm.state)
-    return asked < _CERTAIN_MOTION or moved > episode.settings.motion.still_distance
+    return asked < CERTAIN_MOTION or moved > episode.settings.motion.still_distance
 
 
 def look(episode: Episode, looking: Looking, tick: Tick) -> Next:
@@ -308,7 +312,7 @@ def plan(episode: Episode, time: float, seen: Observation, search: SearchSetting
         if episode.drifts == limits.drift_patience:
             reason = (
                 f"The arm does not follow: {missed}, as after the {episode.drifts} steps before. "
-                "Check that the controller is active and not in an error state."
+                f"{_CHECK_ARM}"
             )
             return end(episode, time, Outcome.ABORTED, reason)
         base = at_pose(seen.state, gripper=base[GRIPPER])
@@ -378,9 +382,10 @@ def act(
     """Command an action (7,), added to a state (7,), within the limits.
 
     Raises:
-        UnsafeCommandError: it must not be commanded.
+        UnsafeCommandError: it must not be commanded, or the arm ignores what is.
     """
     settings = episode.settings
+    standstill = _standstill(episode, base, arm)
     target, notes = next_target(base, action, settings.safety)
     target, reach_note = within_reach(base, target, settings.safety, arm.joints)
     if reach_note is not None:
@@ -393,10 +398,29 @@ def act(
         arrives=time + duration,
         deadline=time + duration - motion.duration + motion.time_limit,
     )
-    moving = replace(episode, step=episode.step + 1, steps=episode.steps + 1, target=target)
+    moving = replace(
+        episode,
+        step=episode.step + 1,
+        steps=episode.steps + 1,
+        target=target,
+        standstill=standstill.told(target),
+    )
     warnings = tuple(Warn(f"Limited: {note}.") for note in notes)
     command = Command(target, _gripper_motion(base, target))
     return Step(moving, target, travel, (command, *warnings), exact=not notes)
+
+
+def _standstill(episode: Episode, base: Float64Array, arm: Measurement) -> Standstill:
+    """Where the arm stands; refused where it has stood there in spite of too many steps."""
+    before, settings = episode.standstill, episode.settings
+    if before is None or _has_moved(before.state, arm.state, settings.motion):
+        return Standstill(arm.state, base)
+    if before.steps > settings.safety.drift_patience:
+        raise UnsafeCommandError(
+            f"The arm does not follow: {before.steps} steps in a row have not moved it. "
+            f"{_CHECK_ARM}"
+        )
+    return before
 
 
 def settling_after(step: Step) -> Episode:
