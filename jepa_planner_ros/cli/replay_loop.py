@@ -62,7 +62,6 @@ class NodeSettings:
             # The arm in the bag follows the recorded plans, and nobody else's.
             "commander": "dry_run",
             "setpoint_rate": 0.0,
-            "limits.drift_patience": 100,
         }
         file = self.params_file or share_directory() / "config" / "planner.yaml"
         command = [sys.executable, "-m", "jepa_planner_ros.ros.planner_node", "--ros-args"]

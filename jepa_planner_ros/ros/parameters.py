@@ -6,6 +6,7 @@ episodes; a change that cannot work is refused with the reason.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -505,7 +506,8 @@ PARAMETERS = (
     _tunable(
         "limits.drift_patience",
         _SAFETY.drift_patience,
-        "Steps in a row that may miss their target that far before an episode is aborted.",
+        "Steps in a row that may miss their target that far, or leave the arm standing, before an "
+        "episode is aborted.",
         bounds=(1, 100),
     ),
 )
@@ -690,7 +692,7 @@ def read_episode_defaults(
     limits = _section(values, "limits") | {"robot": robot or LIMITS[values["robot"]]}
     if values["commander"] == "dry_run":
         # Nobody follows in a dry run; every step is planned from where the arm is.
-        limits["drift_patience"] = values["step_budget"]
+        limits["drift_patience"] = sys.maxsize
     try:
         control = ControlSettings(
             motion=MotionSettings(**_section(values, "motion")),
