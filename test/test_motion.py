@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.interpolate import CubicHermiteSpline
 from scipy.spatial.transform import Rotation
 
 from jepa_planner_ros.control import MotionSettings, SafetyLimits
 from jepa_planner_ros.control.safety import distance
 from jepa_planner_ros.control.setpoints import Setpoints, accelerated, tracking_twist
-from jepa_planner_ros.robot.kinematics import HOME_JOINTS, end_effector_state
+from jepa_planner_ros.robot.kinematics import HOME_JOINTS, InverseKinematics, end_effector_state
 from jepa_planner_ros.robot.limits import PANDA
-from jepa_planner_ros.robot.motion import CartesianMotion, Reference
-from jepa_planner_ros.robot.pace import SmoothPace
+from jepa_planner_ros.robot.motion import CartesianMotion
 from jepa_planner_ros.robot.trajectory import joint_path
 
 HOME = end_effector_state(HOME_JOINTS)
@@ -240,7 +240,7 @@ def test_twists_change_no_faster_than_the_limits_allow() -> None:
 
 def test_a_motion_becomes_a_path_of_the_joints() -> None:
     motion = CartesianMotion.at_rest(HOME, 5.0).towards(away(y=0.1), 5.0, 1.0, LIMITS.motion)
-    path = joint_path(motion, HOME_JOINTS, 0.05, PANDA)
+    path = joint_path(motion, HOME_JOINTS, 0.05, PANDA, LIMITS.motion)
     assert len(path.times) == len(path.positions) == len(path.velocities) == 20
     for time, joints in zip(path.times, path.positions, strict=True):
         np.testing.assert_allclose(
@@ -254,8 +254,51 @@ def test_a_motion_becomes_a_path_of_the_joints() -> None:
 def test_a_path_that_the_joints_cannot_follow_is_refused() -> None:
     far = CartesianMotion.at_rest(HOME, 0.0).towards(away(x=0.6), 0.0, 1.0, LIMITS.motion)
     with pytest.raises(ValueError, match="No joint positions"):
-        joint_path(far, HOME_JOINTS, 0.05, PANDA)
-    turn = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0])
-    hasty = CartesianMotion(Reference.from_state(HOME), turn, SmoothPace(0.3), 0.0)
-    with pytest.raises(ValueError, match="times faster than robot = panda"):
-        joint_path(hasty, HOME_JOINTS, 0.02, PANDA)
+        joint_path(far, HOME_JOINTS, 0.05, PANDA, LIMITS.motion)
+    near = CartesianMotion.at_rest(HOME, 0.0).towards(away(yaw=0.2), 0.0, 1.0, LIMITS.motion)
+    slow = replace(PANDA, joint_speed=(0.2,) * 7)
+    with pytest.raises(ValueError, match=r"Joint 7 would .* times faster than robot = panda"):
+        joint_path(near, HOME_JOINTS, 0.02, slow, LIMITS.motion)
+
+
+RESTING = CartesianMotion.at_rest(HOME, 0.0)
+STEP = RESTING.towards(away(x=0.12), 0.0, 1.0, LIMITS.motion)
+BRAKED = STEP.braked(0.5, LIMITS.motion)
+DIVERTED = STEP.towards(away(y=0.05), 0.5, 1.0, LIMITS.motion)
+GOES_BACK = STEP.towards(HOME, 0.7, 0.0, LIMITS.motion)
+STILL = RESTING.towards(HOME, 0.0, 1.0, LIMITS.motion).braked(0.5, LIMITS.motion)
+TURNED = HOME + np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.18, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("motion", "before", "measured", "end"),
+    [
+        pytest.param(STEP, away(z=-0.025), away(z=-0.025), away(x=0.12), id="off its setpoint"),
+        pytest.param(STEP, TURNED, TURNED, away(x=0.12), id="turned"),
+        pytest.param(BRAKED, STEP.at(0.44), STEP.at(0.46), BRAKED.at(9.0), id="braked"),
+        pytest.param(DIVERTED, STEP.at(0.44), STEP.at(0.46), away(y=0.05), id="sent elsewhere"),
+        pytest.param(GOES_BACK, HOME, HOME, HOME, id="does not follow"),
+        pytest.param(STILL, away(z=-0.025), away(z=-0.025), away(z=-0.025), id="stands"),
+    ],
+)
+def test_a_trajectory_keeps_the_limits_from_where_the_arm_is(
+    motion: CartesianMotion, before: np.ndarray, measured: np.ndarray, end: np.ndarray
+) -> None:
+    inverse_kinematics = InverseKinematics()
+    earlier = inverse_kinematics.solve(before, HOME_JOINTS)
+    joints = inverse_kinematics.solve(measured, earlier)
+    path = joint_path(motion, joints, 0.02, PANDA, LIMITS.motion)
+    # A joint_trajectory_controller begins with the arm's own position and velocity.
+    controller = CubicHermiteSpline(
+        np.append(0.0, path.times),
+        np.vstack((joints, path.positions)),
+        np.vstack(((joints - earlier) / 0.02, path.velocities)),
+    )
+    times = np.arange(0.0, path.times[-1], 0.001)
+    assert (np.abs(controller(times, 1)) <= PANDA.joint_speed).all()
+    tip = end_effector_state(controller(times))[:, :3]
+    fastest = np.linalg.norm(np.diff(tip, axis=0), axis=1).max() / 0.001
+    assert fastest <= 1.01 * LIMITS.translation_speed
+    np.testing.assert_allclose(tip[-1], end[:3], atol=1e-3)
+    if np.array_equal(measured, end):
+        np.testing.assert_allclose(tip, np.broadcast_to(end[:3], tip.shape), atol=1e-4)

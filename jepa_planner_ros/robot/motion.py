@@ -210,7 +210,7 @@ class CartesianMotion:
         start = max(time, self.ends)
         origin = self._reached(start)
         way = origin.distance_to(target)
-        least = max(_SHORTEST, travel_time(*_lengths(way), limits))
+        least = max(_SHORTEST, travel_time(*lengths(way), limits))
         pace = SmoothPace(max(least, duration - (start - time)))
         leaving = CartesianMotion(origin, way, pace, start)
         return leaving if start == time else self._followed_by(leaving)
@@ -222,7 +222,7 @@ class CartesianMotion:
         bounds = [
             (acceleration / length, jerk / length)
             for length, acceleration, jerk in zip(
-                _lengths(present.way),
+                lengths(present.way),
                 (limits.translation_acceleration, limits.rotation_acceleration),
                 (limits.translation_jerk, limits.rotation_jerk),
                 strict=True,
@@ -255,6 +255,6 @@ class CartesianMotion:
         return present.origin.moved(present.way * present.pace.at(time - present.started).done)
 
 
-def _lengths(way: Float64Array) -> tuple[float, float]:
-    """Metres and radians of a way (7,)."""
+def lengths(way: Float64Array) -> tuple[float, float]:
+    """Metres and radians of a way (7,), such as `Reference.distance_to` tells."""
     return float(np.linalg.norm(way[POSITION])), float(np.linalg.norm(way[ROTATION]))

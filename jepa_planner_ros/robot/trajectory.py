@@ -1,19 +1,26 @@
-"""A motion of the end effector as a path of the joints."""
+"""A motion of the end effector as a path of the joints, from where they are measured."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from jepa_planner_ros.geometry import GRIPPER, action_between
 from jepa_planner_ros.robot.kinematics import InverseKinematics, end_effector_state
 from jepa_planner_ros.robot.limits import RobotLimits
-from jepa_planner_ros.robot.motion import CartesianMotion
+from jepa_planner_ros.robot.motion import CartesianMotion, MotionLimits, Reference, lengths
 from jepa_planner_ros.types import Float64Array
 
 _TOLERANCE = 1e-3  # m and rad
+# So near, in m and rad, the arm is where a motion ends: as far as it goes between measurements.
+_NEAR = 0.01
+# Time for an arm in motion to come to rest where it was measured, s.
+_HALT = 0.2
+# Peak of the speed of a cubic from rest to rest over its mean. With a mean so much below a limit,
+# one that begins in motion towards its end keeps the limit, too.
+_CUBIC_PEAK = 1.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,46 +37,114 @@ class JointPath:
     positions: Float64Array
     velocities: Float64Array
 
+    def then(self, following: JointPath) -> JointPath:
+        """This path, and after its end another."""
+        return JointPath(
+            np.concatenate((self.times, self.times[-1] + following.times)),
+            np.concatenate((self.positions, following.positions)),
+            np.concatenate((self.velocities, following.velocities)),
+        )
+
+
+def held(joints: Float64Array) -> JointPath:
+    """The path of joints in motion that are to rest at their positions (7,), rad."""
+    return _arriving(joints, _HALT)
+
 
 def joint_path(
-    motion: CartesianMotion, joints: Float64Array, period: float, limits: RobotLimits
+    motion: CartesianMotion,
+    joints: Float64Array,
+    period: float,
+    robot: RobotLimits,
+    limits: MotionLimits,
 ) -> JointPath:
-    """The joints along a motion, about every `period` seconds and at its end.
+    """The joints along a motion, from where they are measured.
 
-    Velocities are central differences of the positions, and zero at the end.
+    A motion from rest leads straight from there to its end, in points about every `period` seconds.
+    One that begins in motion is braked first, in a single point at rest: how the joints get there
+    is left to the controller, which knows how fast they are. Where it leads back to the arm, as
+    when the arm does not follow, they stay. All this takes as much longer than the motion as the
+    limits ask.
 
     Args:
         motion: of the end effector.
-        joints: (7,) where it starts, rad.
+        joints: measured (7,), rad.
         period: s.
-        limits: of the arm.
+        robot: the arm.
+        limits: of the motion.
 
     Raises:
         ValueError: the joints cannot follow within their limits of position and speed.
     """
-    inverse_kinematics = InverseKinematics(limits)
+    here = end_effector_state(joints, 0.0, robot.chain)
+    started, ends = motion.started, motion.ends
+    if ends <= started:
+        return held(joints)
+    end = motion.at(ends)
+    if not motion.velocity(started).any():
+        resting = CartesianMotion.at_rest(here, started)
+        straight = resting.towards(end, started, ends - started, limits)
+        return _sampled(straight, joints, period, robot)
+    stop = replace(motion, following=None)
+    returns = max(lengths(Reference.from_state(here).distance_to(end))) < _NEAR
+    rest = _solved(end if returns else stop.at(stop.ends), joints, robot)
+    least = _least_time(joints, rest, robot, limits)
+    braking = _arriving(rest, max(stop.pace.duration, least))
+    if returns or motion.following is None:
+        return braking
+    return braking.then(_sampled(motion.following, rest, period, robot))
+
+
+def _arriving(joints: Float64Array, time: float) -> JointPath:
+    """At rest at joints (7,) after a time, however they get there."""
+    return JointPath(np.array([time]), joints[None], np.zeros((1, len(joints))))
+
+
+def _sampled(
+    motion: CartesianMotion, joints: Float64Array, period: float, robot: RobotLimits
+) -> JointPath:
+    """The path along a motion that begins at joints (7,) at rest.
+
+    Velocities are central differences of the positions, and zero at the end.
+    """
     duration = motion.ends - motion.started
-    count = max(2, math.ceil(duration / period))
-    times = np.linspace(0.0, duration, count + 1)
+    times = np.linspace(0.0, duration, max(2, math.ceil(duration / period)) + 1)
     positions = [joints]
-    for time in times:
-        state = motion.at(motion.started + time)
-        joints = inverse_kinematics.solve(state, joints)
-        missed = action_between(state, end_effector_state(joints, state[GRIPPER], limits.chain))
-        if np.abs(missed).max() > _TOLERANCE:
-            raise ValueError(
-                f"No joint positions within the limits of robot = {limits.name} bring the end "
-                f"effector to {np.round(state[:GRIPPER], 3).tolist()} (m, rad)."
-            )
+    for time in times[1:]:
+        joints = _solved(motion.at(motion.started + time), joints, robot)
         positions.append(joints)
-    path = np.stack(positions[1:])
+    path = np.stack(positions)
     velocities = np.gradient(path, times, axis=0)
     velocities[-1] = 0.0
-    fastest = np.abs(velocities) / np.array(limits.joint_speed)
-    if fastest.max() > 1.0:
-        joint = int(fastest.max(axis=0).argmax()) + 1
+    legs = np.diff(path, axis=0) / np.diff(times)[:, None]
+    parts = np.abs(np.concatenate((velocities, legs))).max(axis=0) / np.array(robot.joint_speed)
+    if not parts.max() <= 1.0:
         raise ValueError(
-            f"Joint {joint} would have to turn {fastest.max():.1f} times faster than robot = "
-            f"{limits.name} can: lower limits.translation_speed and limits.rotation_speed."
+            f"Joint {int(parts.argmax()) + 1} would have to turn {parts.max():.1f} times faster "
+            f"than robot = {robot.name} can: lower limits.translation_speed and "
+            "limits.rotation_speed."
         )
     return JointPath(times[1:], path[1:], velocities[1:])
+
+
+def _solved(state: Float64Array, joints: Float64Array, robot: RobotLimits) -> Float64Array:
+    """Joints (7,) near others that bring the end effector to a state (7,)."""
+    solution = InverseKinematics(robot).solve(state, joints)
+    missed = action_between(state, end_effector_state(solution, state[GRIPPER], robot.chain))
+    if not np.abs(missed).max() <= _TOLERANCE:
+        raise ValueError(
+            f"No joint positions within the limits of robot = {robot.name} bring the end "
+            f"effector to {np.round(state[:GRIPPER], 3).tolist()} (m, rad)."
+        )
+    return solution
+
+
+def _least_time(
+    start: Float64Array, end: Float64Array, robot: RobotLimits, limits: MotionLimits
+) -> float:
+    """Seconds that a controller's cubic needs from joints to others, at rest, within the limits."""
+    here, there = end_effector_state(np.stack((start, end)), 0.0, robot.chain)
+    metres, radians = lengths(Reference.from_state(here).distance_to(there))
+    turning = float((np.abs(end - start) / np.array(robot.joint_speed)).max())
+    mean = max(metres / limits.translation_speed, radians / limits.rotation_speed, turning)
+    return _CUBIC_PEAK * mean

@@ -22,7 +22,7 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 from jepa_planner_ros.control import RobotError, SafetyLimits
 from jepa_planner_ros.control.setpoints import accelerated, tracking_twist
 from jepa_planner_ros.robot.motion import CartesianMotion
-from jepa_planner_ros.robot.trajectory import JointPath, joint_path
+from jepa_planner_ros.robot.trajectory import JointPath, held, joint_path
 from jepa_planner_ros.ros.arm import POSE_AGE, Arm
 from jepa_planner_ros.ros.clock import duration_message, ros_now, stamp_message
 from jepa_planner_ros.ros.description import RobotDescription
@@ -32,8 +32,6 @@ from jepa_planner_ros.types import Float64Array
 
 _RELIABLE = QoSProfile(depth=10)
 _STILL = np.zeros(6)
-# Time for an arm in motion to come to rest where it was measured, s.
-_HALT = 0.2
 
 
 class Commander(Protocol):
@@ -216,8 +214,8 @@ class DryRunCommander:
 class TrajectoryCommander:
     """Every motion as one trajectory of all joints, for a ``joint_trajectory_controller``.
 
-    Its points have the velocities of the motion, the last is at rest; a trajectory that begins in
-    motion goes on from where the controller is.
+    It begins where the arm is measured. Its points have the velocities of the motion, the last is
+    at rest; of a motion that is called off there is but the point where it comes to rest.
     """
 
     keeps_time = True
@@ -232,7 +230,6 @@ class TrajectoryCommander:
             _RELIABLE,
             qos_overriding_options=QoSOverridingOptions.with_default_policies(),
         )
-        self._path: JointPath | None = None
 
     def missing(self) -> str | None:
         """That no controller has been found, in a sentence; None when one listens."""
@@ -252,7 +249,9 @@ class TrajectoryCommander:
                 "check that joint_states is published and names the arm's joints."
             )
         try:
-            path = joint_path(motion, measured.joints, self._period, self._description.robot)
+            path = joint_path(
+                motion, measured.joints, self._period, self._description.robot, limits.motion
+            )
         except ValueError as error:
             raise RobotError(str(error)) from error
         self._publish(path)
@@ -267,8 +266,7 @@ class TrajectoryCommander:
         """Hold the joints where they were measured last."""
         measured = self._arm.newest()
         if measured is not None and measured.joints is not None:
-            still = np.zeros((1, len(measured.joints)))
-            self._publish(JointPath(np.array([_HALT]), measured.joints[None], still))
+            self._publish(held(measured.joints))
 
     def _publish(self, path: JointPath) -> None:
         points = [
