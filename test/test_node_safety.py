@@ -20,6 +20,7 @@ from node_under_test import (
     wait_until,
     write_tiny_model,
 )
+from rclpy.parameter import Parameter
 from std_srvs.srv import SetBool
 
 from jepa_planner_ros.control import SafetyLimits
@@ -121,6 +122,40 @@ def test_disabling_stops_the_arm_and_refuses_goals_until_enabled(node: Neighbour
     assert enable(node, True).success
     _, result = node.client.send(elsewhere(budget=1)).result()
     assert result.outcome == ReachGoal.Result.BUDGET_SPENT
+
+
+def disable_for_a_moment(node: Neighbourhood) -> None:
+    client = node.client.create_client(SetBool, "jepa_planner/enable")
+    assert client.wait_for_service(10.0)
+    for done in [client.call_async(SetBool.Request(data=enabled)) for enabled in (False, True)]:
+        assert answer(done).success
+
+
+def test_an_episode_ends_however_short_motion_was_disabled(node: Neighbourhood) -> None:
+    goal = node.client.send(elsewhere(budget=20))
+    wait_until(lambda: len(node.robot.targets) > 5, "motion")
+    disable_for_a_moment(node)
+    _, result = goal.result()
+    assert result.outcome == ReachGoal.Result.ABORTED
+    assert "Motion was disabled" in result.reason or "Motion is disabled" in result.reason
+    wait_until(lambda: at_rest(node), "setpoints that stay")
+
+
+def test_a_goal_that_waits_ends_when_motion_is_disabled(node: Neighbourhood) -> None:
+    patience = node.planner.get_parameter("ready_timeout")
+    node.planner.set_parameters([Parameter("ready_timeout", value=60.0)])
+    node.robot.stop_listening()
+    try:
+        goal = node.client.send(elsewhere(budget=1))
+        node.client.wait_for_status("Waiting to begin. No controller listens")
+        disable_for_a_moment(node)
+    finally:
+        node.robot.listen_again()
+    _, result = goal.result()
+    assert result.outcome == ReachGoal.Result.ABORTED
+    assert "Motion was disabled" in result.reason or "Motion is disabled" in result.reason
+    assert node.robot.targets == []
+    node.planner.set_parameters([patience])
 
 
 def test_cancel_brakes_within_the_limits(node: Neighbourhood) -> None:

@@ -31,7 +31,7 @@ from jepa_planner_ros.control import (
 )
 from jepa_planner_ros.control.runner import TICK_PERIOD
 from jepa_planner_ros.ros.goals import GoalError, ReachRequest, read_goal
-from jepa_planner_ros.ros.parameters import current_values, read_episode_defaults
+from jepa_planner_ros.ros.parameters import ParameterError, current_values, read_episode_defaults
 from jepa_planner_ros.ros.reporting import GoalFollower, Reporter, result_message
 from jepa_planner_ros.ros.robot import RosRobot
 from jepa_planner_ros.types import Encoder, PlannerError
@@ -133,17 +133,23 @@ class ReachServer:
             )
             with self._accepting:
                 self._require_free()
+                self._robot.switch.admit()
                 self._accepted, self._accepted_at = request, time.monotonic()
                 self._idle.clear()
-        except GoalError as refusal:
+        except (GoalError, ParameterError) as refusal:
             self._reporter.complain(f"Goal rejected. {refusal}")
+            return GoalResponse.REJECT
+        except Exception as error:
+            # Whatever leaves this callback ends the executor, and the node with it.
+            self._node.get_logger().error(traceback.format_exc())
+            self._reporter.complain(f"Goal rejected. {_failure(error)}")
             return GoalResponse.REJECT
         return GoalResponse.ACCEPT
 
     def _require_free(self) -> None:
         if self._stop_reason is not None:
             raise GoalError(self._stop_reason)
-        if refusal := self._robot.switch.refusal:
+        if refusal := self._robot.switch.disabled:
             raise GoalError(refusal)
         if self.busy and not self._abandoned:
             raise GoalError("Another goal is being pursued: await its result or cancel it first.")
@@ -170,7 +176,7 @@ class ReachServer:
             # rclpy would answer an empty result; the client is owed the reason.
             self._node.get_logger().error(traceback.format_exc())
             outcome = Outcome.ABORTED
-            reason = f"The node failed: {str(error) or type(error).__name__}"
+            reason = _failure(error)
         return Ended(outcome, reason, math.nan, 0, time.monotonic() - started)
 
     def _pursue(self, handle: Handle, request: ReachRequest, started: float) -> Ended:
@@ -243,6 +249,8 @@ class ReachServer:
     def _pause(self, handle: Handle) -> None:
         if reason := self._cancel_reason(handle):
             raise _EndedEarlyError(Outcome.CANCELLED, reason)
+        if refusal := self._robot.switch.refusal:
+            raise _EndedEarlyError(Outcome.ABORTED, refusal)
         time.sleep(TICK_PERIOD)
 
     def _cancel_reason(self, handle: Handle) -> str | None:
@@ -261,3 +269,7 @@ class ReachServer:
         else:
             self._reporter.complain(ended.reason)
             handle.abort()
+
+
+def _failure(error: Exception) -> str:
+    return f"The node failed: {str(error) or type(error).__name__}"
