@@ -46,8 +46,8 @@ def state_inside(content: bytes) -> Float64Array | None:
     """The state (7,) in the content of a photograph's file; None where there is none of use."""
     try:
         with Image.open(io.BytesIO(content)) as picture:
-            state = np.array(json.loads(picture.info[STATE_KEY]), dtype=np.float64)
-    except (KeyError, OSError, TypeError, ValueError):
+            state = _state_from(picture.info[STATE_KEY])
+    except (KeyError, OSError, ValueError):
         return None
     return state if state.shape == (7,) and np.isfinite(state).all() else None
 
@@ -62,4 +62,12 @@ def read_photograph(path: Path) -> tuple[NDArray[np.uint8], Float64Array | None]
     with Image.open(path) as picture:
         text = picture.info.get(STATE_KEY)
         pixels = np.array(picture.convert("RGB"))
-    return pixels, None if text is None else np.array(json.loads(text), dtype=np.float64)
+    return pixels, None if text is None else _state_from(text)
+
+
+def _state_from(text: str) -> Float64Array:
+    try:
+        return np.array(json.loads(text), dtype=np.float64)
+    except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
+        # Numbers of any size and lists of any depth are JSON, too.
+        raise ValueError(f"what it holds as {STATE_KEY} is no state: {error}") from error

@@ -341,6 +341,37 @@ def test_parameters_change_between_goals_only(node: Neighbourhood) -> None:
     assert not change("planner", "local_ray")[0], "read-only"
 
 
+def test_a_search_that_was_spoilt_since_rejects_goals(node: Neighbourhood, tmp_path: Path) -> None:
+    usual, mine = node.planner.get_parameter("search"), tmp_path / "mine.yaml"
+    mine.write_text("method: mppi")
+    assert node.planner.set_parameters([Parameter("search", value=str(mine))])[0].successful
+    mine.write_text("[" * 10_000)
+    assert not node.client.send(elsewhere()).handle.accepted
+    assert "mine.yaml" in node.client.wait_for_status("Goal rejected. Parameter search")
+    assert node.planner.set_parameters([usual])[0].successful
+
+
+def test_what_nobody_thought_of_refuses_a_request_and_not_the_node(
+    node: Neighbourhood, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("unthought of")
+
+    with monkeypatch.context() as failing:
+        failing.setattr("jepa_planner_ros.ros.reach_server.read_goal", fail)
+        failing.setattr("jepa_planner_ros.ros.node.read_episode_defaults", fail)
+        assert not node.client.send(elsewhere()).handle.accepted
+        node.client.wait_for_status("Goal rejected. The node failed: 'unthought of'")
+        (answered,) = node.planner.set_parameters([Parameter("seed", value=7)])
+        assert (answered.successful, answered.reason) == (
+            False,
+            "The node failed: 'unthought of'",
+        )
+    assert (
+        node.client.send(elsewhere(budget=1)).result()[1].outcome == ReachGoal.Result.BUDGET_SPENT
+    )
+
+
 def test_diagnostics_tell_of_sensors_and_planner(node: Neighbourhood) -> None:
     node.client.diagnostics.clear()
     wait_until(lambda: len(node.client.diagnostics) >= 2, "diagnostics")

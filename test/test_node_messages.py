@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image as PillowImage
+from PIL.PngImagePlugin import PngInfo
 from rclpy.serialization import serialize_message
 from rosbags.typesys import Stores, get_typestore
 from scipy.spatial.transform import Rotation
 from sensor_msgs.msg import CompressedImage, Image
 
-from jepa_planner_ros.photograph import photograph_file, state_inside
+from jepa_planner_ros.photograph import STATE_KEY, photograph_file, read_photograph, state_inside
 from jepa_planner_ros.ros.clock import duration_message, nanoseconds, seconds, stamp_message
 from jepa_planner_ros.ros.driver import mode_fault
 from jepa_planner_ros.ros.images import (
@@ -199,6 +200,26 @@ def test_a_photograph_keeps_the_state_that_it_was_taken_at_and_may_have_none() -
     assert state_inside(photograph_file(PICTURE, np.full(7, np.nan), 1)) is None
     assert state_inside(photograph_file(PICTURE, np.zeros(3), 1)) is None
     assert state_inside(b"no picture") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("[1" + "0" * 400 + ",0,0,0,0,0,0]", id="too large"),
+        pytest.param("[" * 10_000, id="nested beyond bounds"),
+        "{}",
+        "up",
+    ],
+)
+def test_a_photograph_with_a_state_that_is_none_is_still_a_photograph(
+    tmp_path: Path, text: str
+) -> None:
+    texts, path = PngInfo(), tmp_path / "goal.png"
+    texts.add_text(STATE_KEY, text)
+    PillowImage.fromarray(PICTURE).save(path, pnginfo=texts)
+    assert state_inside(path.read_bytes()) is None
+    with pytest.raises(ValueError, match="end_effector_state is no state"):
+        read_photograph(path)
 
 
 @pytest.mark.parametrize("frame", ControllerFrame)

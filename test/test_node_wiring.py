@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -24,6 +25,7 @@ from jepa_planner_msgs.msg import SubGoal
 from jepa_planner_msgs.srv import CaptureGoal
 from node_under_test import (
     HOME,
+    PATIENCE,
     Client,
     answer,
     image_message,
@@ -39,9 +41,9 @@ from rclpy.qos import qos_profile_sensor_data
 from safetensors.torch import save_file
 from sensor_msgs.msg import Image
 
-from jepa_planner_ros.control import ControlSettings
+from jepa_planner_ros.control import ControlSettings, SafetyLimits, Worker
 from jepa_planner_ros.robot.kinematics import HOME_JOINTS
-from jepa_planner_ros.ros.node import PlannerNode
+from jepa_planner_ros.ros.node import PlannerNode, _spin_until_interrupted
 from jepa_planner_ros.ros.parameters import (
     PARAMETERS,
     ParameterError,
@@ -320,6 +322,42 @@ def test_an_interrupt_during_a_search_ends_the_node_in_time(model: Path, tmp_pat
     assert process.returncode == 0
     assert "Traceback" not in output
     assert "exception" not in output
+
+
+def test_a_node_that_fails_brakes_the_arm_first(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Where the node cannot be stopped in time it ends the process, which is that of all tests.
+    monkeypatch.setattr("os._exit", lambda _status: None)
+    limits, fails = SafetyLimits(), threading.Event()
+
+    def fail() -> None:
+        if fails.is_set():
+            fails.clear()
+            raise RuntimeError("a callback fails")
+
+    slow = (
+        "setpoint_rate:=50.0",
+        f"limits.translation_speed:={limits.translation_speed}",
+        f"limits.translation_acceleration:={limits.translation_acceleration}",
+    )
+    rclpy.init(args=options(model, *slow))
+    try:
+        planner = PlannerNode()
+        planner.create_timer(0.01, fail)
+        ended = Worker("node").submit(lambda: _spin_until_interrupted(planner))
+        with robot_and_client() as (robot, client):
+            client.send(ELSEWHERE)
+            wait_until(lambda: len(robot.targets) > 10, "motion")
+            fails.set()
+            with pytest.raises(RuntimeError, match="a callback fails"):
+                ended.result(PATIENCE)
+            positions = np.array([target[:3] for target in robot.targets])
+        speeds = np.linalg.norm(np.diff(positions, axis=0), axis=1) * 50.0
+        assert 0.0 < speeds.max() <= (1.0 + 1e-6) * limits.translation_speed
+        assert speeds[-1] < 0.1 * limits.translation_speed
+    finally:
+        rclpy.try_shutdown()
 
 
 def test_a_start_that_fails_says_so_in_one_line() -> None:

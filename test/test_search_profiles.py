@@ -46,6 +46,8 @@ def test_a_profile_of_ones_own(tmp_path: Path):
         ("method: mppi\nsamples: 1", "search.samples = 1 cannot be used"),
         ("method: mppi\nsamples: many", "mine.yaml"),
         ("method: [", "mine.yaml"),
+        pytest.param("[" * 10_000, "mine.yaml", id="nested beyond bounds"),
+        ("\0", "mine.yaml"),
     ],
 )
 def test_what_is_wrong_in_a_profile_is_named(tmp_path: Path, text, complaint):
@@ -55,7 +57,9 @@ def test_what_is_wrong_in_a_profile_is_named(tmp_path: Path, text, complaint):
         load_profile(str(path))
 
 
-@pytest.mark.parametrize("name", ["quick", "/nowhere/mine.yaml"])
+@pytest.mark.parametrize(
+    "name", ["quick", "/nowhere/mine.yaml", "~nosuchuser/mine.yaml", "null\0character"]
+)
 def test_a_missing_profile_is_refused_with_those_there_are(name):
     with pytest.raises(ProfileError, match="one of: fast, reference, robust, vjepa2_ac; or"):
         load_profile(name)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Sequence
+from contextlib import suppress
+from threading import Event
 
 import numpy as np
 import rclpy
 from rcl_interfaces.msg import SetParametersResult
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
-from rclpy.executors import MultiThreadedExecutor
+from rclpy.executors import Executor, MultiThreadedExecutor
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 from rclpy.signals import SignalHandlerOptions
@@ -137,6 +140,11 @@ class PlannerNode(Node):
             read_episode_defaults(changed_values(self, changes))
         except ParameterError as error:
             return SetParametersResult(successful=False, reason=str(error))
+        except Exception as error:
+            # Whatever leaves this callback ends the executor, and the node with it.
+            self.get_logger().error(traceback.format_exc())
+            cause = str(error) or type(error).__name__
+            return SetParametersResult(successful=False, reason=f"The node failed: {cause}")
         return SetParametersResult(successful=True)
 
 
@@ -177,12 +185,25 @@ def _spin_until_interrupted(node: PlannerNode) -> None:
     executor = MultiThreadedExecutor(_THREADS)
     executor.add_node(node)
     # In a thread of its own, so that clients hear how their goal ended while the node stops.
-    spinning = Worker("executor").submit(executor.spin)
+    thread, stopped, status = Worker("executor"), Event(), 0
     try:
-        spinning.result()
+        thread.submit(executor.spin).result()
+    except Exception:
+        # A callback failed. The others go on, since setpoints must come until the arm is at rest.
+        status = 1
+        node.get_logger().fatal(traceback.format_exc())
+        thread.submit(lambda: _spin_on(executor, stopped))
+        raise
     finally:
         if not node.stop():
             # A search in this process cannot be interrupted, and nobody awaits its plan.
-            os._exit(0)
+            os._exit(status)
+        stopped.set()
         executor.shutdown(_STOPPING)
         node.destroy_node()
+
+
+def _spin_on(executor: Executor, stopped: Event) -> None:
+    while not stopped.is_set():
+        with suppress(Exception):
+            executor.spin()

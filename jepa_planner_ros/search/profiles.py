@@ -34,17 +34,19 @@ def load_profile(name: str) -> SearchSettings:
     Raises:
         ProfileError: there is no such profile, or it holds what no search takes.
     """
-    path = Path(name).expanduser() if name.endswith(".yaml") else _directory() / f"{name}.yaml"
     try:
-        text = path.read_text()
-    except OSError:
+        own = name.endswith(".yaml")
+        path = Path(name).expanduser() if own else _directory() / f"{name}.yaml"
+        content = path.read_bytes()
+    except (OSError, RuntimeError, ValueError):
+        # Without a home, and with a null character, a path is none.
         raise ProfileError(
             f"search = '{name}' is unknown; it must be one of: {', '.join(profile_names())}; or "
             "the path of a .yaml file."
         ) from None
     try:
-        return settings_from(yaml.safe_load(text))
-    except (ProfileError, TypeError, ValueError, yaml.YAMLError) as error:
+        return settings_from(yaml.safe_load(content))
+    except (ArithmeticError, RecursionError, TypeError, ValueError, yaml.YAMLError) as error:
         raise ProfileError(f"search = '{name}' cannot be used: {error}") from error
 
 
