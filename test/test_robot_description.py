@@ -153,6 +153,8 @@ def test_inverse_kinematics_serves_an_arm_of_another_shape() -> None:
         (urdf("fr3", FR3), "no revolute joint panda_joint1"),
         (urdf("panda", PANDA).replace("0 0 0.333", "0 nan 0.333"), "three numbers"),
         (urdf("panda", PANDA).replace('parent link="panda_link2"', 'parent link="x"'), "no way"),
+        (urdf("panda", PANDA).replace('upper="2.8973"', 'upper="nan"'), "joint1' is no number"),
+        (urdf("panda", PANDA).replace('link="panda_hand"/', 'link="panda_hand_tcp"/'), "no way"),
     ],
 )
 def test_a_description_that_does_not_tell_is_refused(text: str, told: str) -> None:

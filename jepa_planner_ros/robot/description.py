@@ -91,6 +91,8 @@ def _read_joint(joint: ElementTree.Element) -> _Joint:
     turn = Rotation.from_euler("xyz", _three(origin.get("rpy", "0 0 0")))
     x, y, z = _three(origin.get("xyz", "0 0 0"))
     limits = {name: float(value) for name, value in part("limit").items()}
+    if np.isnan(list(limits.values())).any():
+        raise ValueError(f"a limit of joint '{joint.get('name')}' is no number")
     return _Joint(
         name=joint.get("name", ""),
         kind=joint.get("type", ""),
@@ -114,16 +116,17 @@ def _three(text: str) -> tuple[float, float, float]:
 def _fixed(by_child: dict[str, _Joint], start: str, end: str) -> Float64Array:
     """The pose (4, 4) of a link in the frame of one above it, with nothing that moves between."""
     pose = np.eye(4)
-    link = end
+    link, passed = end, set[str]()
     while link != start:
         joint = by_child.get(link)
-        if joint is None:
+        if joint is None or link in passed:
             raise DescriptionError(f"It has no way from link '{start}' to link '{end}'.")
         if joint.kind != "fixed":
             raise DescriptionError(
                 f"Joint '{joint.name}' between link '{start}' and link '{end}' is not fixed."
             )
         pose = joint.origin @ pose
+        passed.add(link)
         link = joint.parent
     return pose
 
