@@ -17,7 +17,7 @@ from jepa_planner_ros.control.setpoints import Setpoints, accelerated, tracking_
 from jepa_planner_ros.robot.kinematics import HOME_JOINTS, InverseKinematics, end_effector_state
 from jepa_planner_ros.robot.limits import PANDA
 from jepa_planner_ros.robot.motion import CartesianMotion
-from jepa_planner_ros.robot.trajectory import joint_path
+from jepa_planner_ros.robot.trajectory import JointPath, held, joint_path
 
 HOME = end_effector_state(HOME_JOINTS)
 LIMITS, MOTION = SafetyLimits(), MotionSettings()
@@ -270,6 +270,24 @@ STILL = RESTING.towards(HOME, 0.0, 1.0, LIMITS.motion).braked(0.5, LIMITS.motion
 TURNED = HOME + np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.18, 0.0])
 
 
+def followed(path: JointPath, joints: np.ndarray, velocity: np.ndarray) -> np.ndarray:
+    """Where a joint_trajectory_controller leads the tip (n, 3), once its speeds have been judged.
+
+    It begins with the arm's own position and velocity.
+    """
+    controller = CubicHermiteSpline(
+        np.append(0.0, path.times),
+        np.vstack((joints, path.positions)),
+        np.vstack((velocity, path.velocities)),
+    )
+    times = np.arange(0.0, path.times[-1], 0.001)
+    assert (np.abs(controller(times, 1)) <= PANDA.joint_speed).all()
+    tip = end_effector_state(controller(times))[:, :3]
+    fastest = np.linalg.norm(np.diff(tip, axis=0), axis=1).max() / 0.001
+    assert fastest <= 1.01 * LIMITS.translation_speed
+    return tip
+
+
 @pytest.mark.parametrize(
     ("motion", "before", "measured", "end"),
     [
@@ -288,17 +306,17 @@ def test_a_trajectory_keeps_the_limits_from_where_the_arm_is(
     earlier = inverse_kinematics.solve(before, HOME_JOINTS)
     joints = inverse_kinematics.solve(measured, earlier)
     path = joint_path(motion, joints, 0.02, PANDA, LIMITS.motion)
-    # A joint_trajectory_controller begins with the arm's own position and velocity.
-    controller = CubicHermiteSpline(
-        np.append(0.0, path.times),
-        np.vstack((joints, path.positions)),
-        np.vstack(((joints - earlier) / 0.02, path.velocities)),
-    )
-    times = np.arange(0.0, path.times[-1], 0.001)
-    assert (np.abs(controller(times, 1)) <= PANDA.joint_speed).all()
-    tip = end_effector_state(controller(times))[:, :3]
-    fastest = np.linalg.norm(np.diff(tip, axis=0), axis=1).max() / 0.001
-    assert fastest <= 1.01 * LIMITS.translation_speed
+    tip = followed(path, joints, (joints - earlier) / 0.02)
     np.testing.assert_allclose(tip[-1], end[:3], atol=1e-3)
     if np.array_equal(measured, end):
         np.testing.assert_allclose(tip, np.broadcast_to(end[:3], tip.shape), atol=1e-4)
+
+
+@pytest.mark.parametrize("age", [0.0, 0.1, 0.3])
+def test_an_arm_halted_where_it_was_some_time_ago_keeps_the_limits(age: float) -> None:
+    inverse_kinematics = InverseKinematics()
+    joints = inverse_kinematics.solve(STEP.at(0.4), HOME_JOINTS)
+    gone_on = inverse_kinematics.solve(STEP.at(0.4 + age), joints)
+    velocity = (inverse_kinematics.solve(STEP.at(0.42 + age), gone_on) - gone_on) / 0.02
+    tip = followed(held(joints, age), gone_on, velocity)
+    np.testing.assert_allclose(tip[-1], STEP.at(0.4)[:3], atol=1e-3)

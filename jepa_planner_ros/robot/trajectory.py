@@ -46,9 +46,12 @@ class JointPath:
         )
 
 
-def held(joints: Float64Array) -> JointPath:
-    """The path of joints in motion that are to rest at their positions (7,), rad."""
-    return _arriving(joints, _HALT)
+def held(joints: Float64Array, age: float) -> JointPath:
+    """The path of joints in motion that are to rest where they were (7,), rad, `age` s ago.
+
+    They come back no faster than they may have gone on since.
+    """
+    return _arriving(joints, _HALT + _CUBIC_PEAK * age)
 
 
 def joint_path(
@@ -79,7 +82,7 @@ def joint_path(
     here = end_effector_state(joints, 0.0, robot.chain)
     started, ends = motion.started, motion.ends
     if ends <= started:
-        return held(joints)
+        return held(joints, 0.0)
     end = motion.at(ends)
     if not motion.velocity(started).any():
         resting = CartesianMotion.at_rest(here, started)

@@ -266,7 +266,7 @@ class TrajectoryCommander:
         """Hold the joints where they were measured last."""
         measured = self._arm.newest()
         if measured is not None and measured.joints is not None:
-            self._publish(held(measured.joints))
+            self._publish(held(measured.joints, time.monotonic() - measured.time))
 
     def _publish(self, path: JointPath) -> None:
         points = [
