@@ -142,15 +142,19 @@ def test_an_episode_ends_however_short_motion_was_disabled(node: Neighbourhood) 
 
 
 def test_a_goal_that_waits_ends_when_motion_is_disabled(node: Neighbourhood) -> None:
+    wait_until(lambda: is_quiet(node), "the end of an earlier goal's setpoints")
+    node.robot.targets.clear()
     patience = node.planner.get_parameter("ready_timeout")
     node.planner.set_parameters([Parameter("ready_timeout", value=60.0)])
     node.robot.stop_listening()
     try:
+        wait_until(lambda: node.planner.count_subscribers("target_pose") == 0, "nobody listening")
         goal = node.client.send(elsewhere(budget=1))
         node.client.wait_for_status("Waiting to begin. No controller listens")
         disable_for_a_moment(node)
     finally:
         node.robot.listen_again()
+        wait_until(lambda: node.planner.count_subscribers("target_pose") == 1, "the controller")
     _, result = goal.result()
     assert result.outcome == ReachGoal.Result.ABORTED
     assert "Motion was disabled" in result.reason or "Motion is disabled" in result.reason
