@@ -46,10 +46,9 @@ def state_inside(content: bytes) -> Float64Array | None:
     """The state (7,) in the content of a photograph's file; None where there is none of use."""
     try:
         with Image.open(io.BytesIO(content)) as picture:
-            state = _state_from(picture.info[STATE_KEY])
-    except (KeyError, OSError, ValueError):
+            return _state_in(picture)
+    except (OSError, ValueError):
         return None
-    return state if state.shape == (7,) and np.isfinite(state).all() else None
 
 
 def read_photograph(path: Path) -> tuple[NDArray[np.uint8], Float64Array | None]:
@@ -57,17 +56,15 @@ def read_photograph(path: Path) -> tuple[NDArray[np.uint8], Float64Array | None]
 
     Raises:
         OSError: there is no such picture.
-        ValueError: what it holds as the state is none.
     """
     with Image.open(path) as picture:
-        text = picture.info.get(STATE_KEY)
-        pixels = np.array(picture.convert("RGB"))
-    return pixels, None if text is None else _state_from(text)
+        return np.array(picture.convert("RGB")), _state_in(picture)
 
 
-def _state_from(text: str) -> Float64Array:
+def _state_in(picture: Image.Image) -> Float64Array | None:
     try:
-        return np.array(json.loads(text), dtype=np.float64)
-    except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
+        state = np.array(json.loads(picture.info[STATE_KEY]), dtype=np.float64)
+    except (ArithmeticError, KeyError, RecursionError, TypeError, ValueError):
         # Numbers of any size and lists of any depth are JSON, too.
-        raise ValueError(f"what it holds as {STATE_KEY} is no state: {error}") from error
+        return None
+    return state if state.shape == (7,) and np.isfinite(state).all() else None

@@ -43,7 +43,7 @@ def test_an_arm_that_small_steps_do_not_move_ends_the_episode(mode: str) -> None
     arm = ImaginedRobot(CONTROL_MODES[mode], planner=small_steps, follows=False)
     result = ended(arm.run(arm.start(FAR)))
     assert result.outcome is Outcome.ABORTED
-    assert "does not follow: 4 steps in a row have not moved it" in result.reason
+    assert "does not follow: 4 steps that should have moved it have not" in result.reason
     assert result.steps == LIMITS.drift_patience + 1
 
 

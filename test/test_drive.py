@@ -16,7 +16,7 @@ from jepa_planner_ros.control import ControlSettings, RobotError, SafetyLimits
 from jepa_planner_ros.control.episode import Measurement
 from jepa_planner_ros.robot.kinematics import HOME_JOINTS, end_effector_state
 from jepa_planner_ros.robot.motion import CartesianMotion
-from jepa_planner_ros.ros.drive import DirectDrive, SmoothDrive
+from jepa_planner_ros.ros.drive import SmoothDrive
 
 HOME = end_effector_state(HOME_JOINTS)
 TARGET = HOME + np.array([0.05, 0, 0, 0, 0, 0, 0])
@@ -157,12 +157,16 @@ def test_setpoints_that_go_back_to_the_arm_are_only_stopped_by_who_wants_it_to_s
     assert controller.motions[-1].ends < controller.motions[-2].ends
 
 
-def test_a_target_sent_at_once_is_not_replaced_by_a_place_the_arm_cannot_be_at(node: Node) -> None:
-    controller = Controller(keeps_time=False)
-    drive = DirectDrive(controller, cast(Any, None))
+def test_a_controller_that_keeps_the_time_is_known_to_move_as_long_as_it_does(node: Node) -> None:
+    controller = Controller(keeps_time=True)
+    drive = SmoothDrive(
+        node, controller, cast(Any, None), cast(Any, AtHome()), 50.0, node.default_callback_group
+    )
     drive.prepare(ControlSettings())
-    drive.command(TARGET, None, HOME)
-    drive.hold(0.5 * (HOME + TARGET))
-    with pytest.raises(RobotError, match="goes on to the target"):
-        drive.hold(end_effector_state(np.zeros(7)))
-    assert len(controller.setpoints) == 2
+    drive.command(HOME, None, HOME)
+    sagging = HOME - np.array([0, 0, 0.025, 0, 0, 0, 0])
+    while drive.moving:
+        time.sleep(0.01)
+    drive.command(TARGET, None, sagging)
+    motion = controller.motions[-1]
+    np.testing.assert_allclose(motion.at(motion.started), sagging, atol=1e-9)

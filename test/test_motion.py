@@ -192,10 +192,9 @@ def test_an_arm_that_stays_behind_is_not_pushed_on() -> None:
     ("measured", "limits"),
     [
         (away(x=-0.3), LIMITS),
-        (HOME, replace(LIMITS, workspace_min=(HOME[0] + 0.01, -1.0, 0.0))),
         (HOME, replace(LIMITS, forbidden_boxes=(((0.0, -1.0, 0.0), (HOME[0] + 0.01, 1.0, 1.0)),))),
     ],
-    ids=["where no arm can have stayed behind", "outside the workspace", "in a box"],
+    ids=["where no arm can have stayed behind", "in a box"],
 )
 def test_setpoints_do_not_go_back_to(measured: np.ndarray, limits: SafetyLimits) -> None:
     setpoints = Setpoints().towards(away(x=0.12), HOME, 0.0, MOTION, limits)
@@ -205,6 +204,50 @@ def test_setpoints_do_not_go_back_to(measured: np.ndarray, limits: SafetyLimits)
     path = samples(stopped.motion)
     assert path[:, 0].min() >= setpoints.at(0.7)[0] - 1e-9
     assert highest(path, limits) <= ROUNDING
+
+
+@pytest.mark.parametrize("lag_distance", [0.02, 0.03, 0.05])
+def test_setpoints_go_back_however_soon_the_lag_is_noticed(lag_distance: float) -> None:
+    limits = replace(LIMITS, lag_distance=lag_distance)
+    setpoints = Setpoints().towards(away(x=0.07, y=0.07, z=0.07), HOME, 0.0, MOTION, limits)
+    time = 0.0
+    while setpoints.fault is None:
+        time += 0.02
+        setpoints = setpoints.watched(time, 0.0, (0.02, HOME), MOTION, limits)
+    assert setpoints.motion is not None
+    np.testing.assert_allclose(setpoints.at(setpoints.motion.ends), HOME, atol=1e-9)
+
+
+def test_setpoints_go_back_to_the_edge_for_an_arm_that_sags_beyond_it() -> None:
+    limits = replace(LIMITS, workspace_min=(0.2, -0.4, HOME[2] + 0.001))
+    setpoints = Setpoints().towards(away(x=0.12, z=0.01), HOME, 0.0, MOTION, limits)
+    stopped = setpoints.watched(0.7, 0.0, (0.0, HOME), MOTION, limits)
+    assert stopped.motion is not None
+    np.testing.assert_allclose(stopped.at(stopped.motion.ends), away(z=0.001), atol=1e-9)
+
+
+def test_what_was_measured_before_a_motion_says_nothing_about_it() -> None:
+    setpoints = Setpoints().towards(away(x=0.12), HOME, 0.0, MOTION, LIMITS)
+    late = setpoints.at(0.2)
+    braked = setpoints.braked(0.6, LIMITS)
+    assert braked.watched(0.7, 0.0, (0.5, late), MOTION, LIMITS) is braked
+
+
+@pytest.mark.parametrize("angle", [0.3, 0.7, 1.0])
+def test_an_elbow_that_is_turned_comes_back_slowly(angle: float) -> None:
+    joints = HOME_JOINTS
+    while abs(joints[2] - HOME_JOINTS[2]) < angle:
+        turned = joints + np.array([0.0, 0.0, 0.05, 0.0, 0.0, 0.0, 0.0])
+        joints = InverseKinematics(rest=turned).solve(HOME, turned)
+    there = CartesianMotion.at_rest(HOME, 0.0).towards(away(x=0.05), 0.0, 1.0, LIMITS.motion)
+    back = CartesianMotion.at_rest(away(x=0.05), 0.0).towards(HOME, 0.0, 1.0, LIMITS.motion)
+    end = joints
+    for motion in (there, back):
+        path = joint_path(motion, end, 0.02, PANDA, LIMITS.motion)
+        end = path.positions[-1]
+        np.testing.assert_allclose(end_effector_state(end)[:3], motion.at(1.0)[:3], atol=1e-3)
+        assert (np.abs(path.velocities) / np.array(PANDA.joint_speed)).max() < 0.35
+    assert abs(end[2]) < abs(joints[2]) - 0.05
 
 
 def test_an_arm_is_held_against_the_setpoint_of_when_it_was_measured() -> None:

@@ -94,7 +94,7 @@ def test_a_message_that_leaps_is_dropped_unless_the_next_confirms_it(sensor: Sen
     sensor.send(1.0, age=1.0)
     sensor.send(50.0, age=0.9)
     assert sensor.kept(age=0.0) == 1.0
-    assert sensor.stream.status(time.monotonic()).fault == "it leaps"
+    assert sensor.stream.status(time.monotonic()).fault.startswith("it leaps, which")
     sensor.send(1.1, age=0.8)
     sensor.send(50.0, age=0.7)
     assert sensor.kept(age=0.0) == 1.1, "another leap, not confirmed by the first"

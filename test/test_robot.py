@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jepa_planner_ros.robot.chain import FRANKA
-from jepa_planner_ros.robot.joints import JointsError, leap, read_arm, require_range
+from jepa_planner_ros.robot.joints import JointsError, read_arm, require_range
 from jepa_planner_ros.robot.kinematics import (
     FINGERTIPS,
     HOME_JOINTS,
@@ -16,6 +16,7 @@ from jepa_planner_ros.robot.kinematics import (
     end_effector_state,
     geometric_jacobian,
 )
+from jepa_planner_ros.robot.leaps import joint_leap, pose_leap
 from jepa_planner_ros.robot.limits import FR3, LIMITS, PANDA, RobotLimits
 from jepa_planner_ros.sim import scene
 
@@ -161,9 +162,19 @@ def test_joints_at_zero_are_no_arm(robot: RobotLimits) -> None:
 
 def test_joints_do_not_leap() -> None:
     fast = HOME_JOINTS + 0.02 * np.array(PANDA.joint_speed)
-    assert leap(HOME_JOINTS, fast, 0.02, PANDA) is None
+    assert joint_leap(HOME_JOINTS, fast, 0.02, PANDA) is None
     elsewhere = HOME_JOINTS + np.array([0, 0.3, 0, 0, 0, 0, 0])
-    assert leap(HOME_JOINTS, elsewhere, 0.2, PANDA) is None
+    assert joint_leap(HOME_JOINTS, elsewhere, 0.2, PANDA) is None
     assert "joint 2 is 0.30 rad from where it was 20 ms ago" in str(
-        leap(HOME_JOINTS, elsewhere, 0.02, PANDA)
+        joint_leap(HOME_JOINTS, elsewhere, 0.02, PANDA)
+    )
+
+
+def test_poses_do_not_leap() -> None:
+    home = end_effector_state(HOME_JOINTS)
+    near, far = home + 0.02, home + np.array([0.2, 0, 0, 0, 0, 0, 0])
+    assert pose_leap(home, near, 0.02, PANDA) is None
+    assert pose_leap(home, far, 0.2, PANDA) is None
+    assert "200 mm and 0.00 rad from where it was 20 ms ago" in str(
+        pose_leap(home, far, 0.02, PANDA)
     )

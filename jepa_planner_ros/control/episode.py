@@ -183,6 +183,8 @@ class Failed:
 
     time: float
     reason: str
+    asked: Observe | None = None
+    """What was asked for in vain; None: something without which no episode can go on."""
 
 
 @dataclass(frozen=True)

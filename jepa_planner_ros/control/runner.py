@@ -219,7 +219,8 @@ class EpisodeRunner:
         except PlannerUnavailableError as away:
             return self._without_planner(away, asked)
         except Exception as error:
-            return Failed(self._clock(), _complaint("The camera frame was not encoded", error))
+            reason = _complaint("The camera frame was not encoded", error)
+            return Failed(self._clock(), reason, asked)
         now = self._clock()
         seen = Observation(latent, frame.state, frame.stamp, frame.age, now - begun)
         return Observed(now, seen, asked)

@@ -28,8 +28,6 @@ _ROUNDING = 1e-9
 # Error of the inverse kinematics (m and rad) above which a state counts as out of reach.
 _REACH_TOLERANCE = 1e-3
 _REACH_BISECTIONS = 6
-# How far an arm may be from where it was before: times its greatest speed, m, and rad.
-_LEAP_SPEED, _LEAP_DISTANCE, _LEAP_ANGLE = 1.5, 0.03, 0.1
 # A motion of this length, m, changes some pixel of any camera that sees the arm.
 _VISIBLE_MOTION = 0.02
 
@@ -304,22 +302,6 @@ def lag(setpoint: Float64Array, measured: Float64Array, limits: SafetyLimits) ->
         f"The arm does not follow: it is {1000 * metres:.0f} mm and {radians:.2f} rad from its "
         "setpoint. Check that it is not in reflex or stopped by its user, that the controller is "
         "active, and limits.lag_distance and limits.lag_angle."
-    )
-
-
-def pose_leap(
-    before: Float64Array, after: Float64Array, seconds: float, robot: RobotLimits
-) -> str | None:
-    """Why a state (7,) cannot follow another so soon, or None."""
-    metres, radians = distance(before, after)
-    if (
-        metres <= _LEAP_SPEED * seconds * robot.translation_speed + _LEAP_DISTANCE
-        and radians <= _LEAP_SPEED * seconds * robot.rotation_speed + _LEAP_ANGLE
-    ):
-        return None
-    return (
-        f"the arm is {1000 * metres:.0f} mm and {radians:.2f} rad from where it was "
-        f"{1000 * seconds:.0f} ms ago, which none can do: check that the topic has one publisher."
     )
 
 

@@ -21,8 +21,6 @@ from jepa_planner_ros.types import Float64Array
 
 # How long the last setpoint of a motion is repeated, s.
 _LINGERING = 0.5
-# In parts of the limits on it, how far an arm may have stayed behind when that is noticed.
-_LAGGING = 2.0
 # Of what the arm is off its setpoint, the part that a twist makes up for in a second.
 _TRACKING_GAIN = 4.0
 
@@ -118,12 +116,18 @@ class Setpoints:
         if measured is None:
             return self
         age, arm = measured
-        lagging = lag(self.motion.at(time - age), arm, limits)
+        if time - age < self.motion.started:
+            # From before this motion, about which it tells nothing.
+            return self
+        setpoint = self.motion.at(time - age)
+        lagging = lag(setpoint, arm, limits)
         if lagging is None:
             return self
         stopped = self.motion.braked(time, limits.motion)
-        if _may_go_back(stopped.at(stopped.ends), arm, limits):
-            stopped = stopped.then(arm, time, 0.0, limits.motion)
+        back, _ = inside_workspace(arm, limits)
+        stayed_behind = _within_way(self.motion.at(self.motion.started), setpoint, back, limits)
+        if stayed_behind and not enters_box(stopped.at(stopped.ends), back, limits):
+            stopped = stopped.then(back, time, 0.0, limits.motion)
         return replace(self, motion=stopped, fault=lagging)
 
 
@@ -158,16 +162,15 @@ def accelerated(
     return twist + change
 
 
-def _may_go_back(setpoint: Float64Array, measured: Float64Array, limits: SafetyLimits) -> bool:
-    """Whether an arm that stays behind may be gone back to.
+def _within_way(
+    start: Float64Array, setpoint: Float64Array, state: Float64Array, limits: SafetyLimits
+) -> bool:
+    """Whether a state (7,) is about as far from a setpoint as its motion has led, or nearer.
 
-    One measured much farther away than can escape notice has not stayed behind: it is measured
-    wrongly, or was taken there by something else. Nor are setpoints led where targets may not be.
+    An arm farther away than that has not stayed behind: it is measured wrongly, or was taken there.
     """
-    metres, radians = distance(setpoint, measured)
-    near = metres <= _LAGGING * limits.lag_distance and radians <= _LAGGING * limits.lag_angle
-    _, outside = inside_workspace(measured, limits)
-    return near and outside is None and not enters_box(setpoint, measured, limits)
+    gone, away = distance(start, setpoint), distance(state, setpoint)
+    return away[0] <= gone[0] + limits.lag_distance and away[1] <= gone[1] + limits.lag_angle
 
 
 def _moved_away(setpoint: Float64Array, measured: Float64Array, limits: SafetyLimits) -> bool:

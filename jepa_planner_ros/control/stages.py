@@ -99,12 +99,15 @@ def interrupted(episode: Episode, event: Event) -> Next | None:
             return episode, ()
         case _, CancelRequested():
             return end(episode, event.time, Outcome.CANCELLED, event.reason)
+        case phase, (
+            Observed(asked=asked)
+            | Planned(request=asked)
+            | Unplanned(asked=asked)
+            | Failed(asked=Observe() as asked)
+        ) if not _awaits(phase, asked):
+            return episode, ()
         case _, Failed():
             return end(episode, event.time, Outcome.ABORTED, event.reason)
-        case phase, (Observed(asked=asked) | Planned(request=asked) | Unplanned(asked=asked)) if (
-            not _awaits(phase, asked)
-        ):
-            return episode, ()
         case _, Unplanned(retry_after=None):
             return end(episode, event.time, Outcome.ABORTED, event.reason)
         case _, Unplanned(retry_after=float() as pause):
@@ -269,8 +272,8 @@ def judge(episode: Episode, time: float, seen: Observation) -> Next:
         require_live(before.state, seen.state)
     except UnsafeCommandError as refusal:
         return end(episode, time, Outcome.ABORTED, str(refusal))
-    episode = replace(episode, seen=seen, unchanged_since=before)
-    episode = replace(episode, energy=_energy(seen, episode.present))
+    energy = _energy(seen, episode.present)
+    episode = replace(episode, seen=seen, unchanged_since=before, energy=energy)
     while _reached(episode):
         if episode.subgoal + 1 == len(episode.goal.subgoals):
             reason = f"Reached the goal at {episode.progress}."
@@ -417,7 +420,7 @@ def _standstill(episode: Episode, base: Float64Array, arm: Measurement) -> Stand
         return Standstill(arm.state, base)
     if before.steps > settings.safety.drift_patience:
         raise UnsafeCommandError(
-            f"The arm does not follow: {before.steps} steps in a row have not moved it. "
+            f"The arm does not follow: {before.steps} steps that should have moved it have not. "
             f"{_CHECK_ARM}"
         )
     return before

@@ -14,8 +14,6 @@ _JOINTS = 7
 _FINGERS = 2
 # How far beyond a joint's limits it may be measured, rad.
 _RANGE_MARGIN = 0.05
-# How far a joint may be from where it was before: times its greatest speed, and rad.
-_LEAP_SPEED, _LEAP_MARGIN = 1.5, 0.05
 
 
 class JointsError(ValueError):
@@ -97,21 +95,6 @@ def require_range(positions: Float64Array, limits: RobotLimits) -> None:
                 f"Joint {number} of robot = {limits.name} cannot be at {position:.2f} rad, but "
                 f"from {low:.2f} to {high:.2f}: check that robot names the arm that is there."
             )
-
-
-def leap(
-    before: Float64Array, after: Float64Array, seconds: float, limits: RobotLimits
-) -> str | None:
-    """Why positions (7,) in rad cannot follow others so soon, or None."""
-    moved = np.abs(after - before)
-    possible = _LEAP_SPEED * seconds * np.array(limits.joint_speed) + _LEAP_MARGIN
-    if (moved <= possible).all():
-        return None
-    worst = int(np.argmax(moved - possible))
-    return (
-        f"joint {worst + 1} is {moved[worst]:.2f} rad from where it was "
-        f"{1000 * seconds:.0f} ms ago, which none can do: check that the topic has one publisher."
-    )
 
 
 def _find_prefix(reported: dict[str, float], joint_prefix: str | None) -> str:

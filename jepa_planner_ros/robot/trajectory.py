@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from jepa_planner_ros.geometry import GRIPPER, action_between
-from jepa_planner_ros.robot.kinematics import InverseKinematics, end_effector_state
+from jepa_planner_ros.robot.kinematics import HOME_JOINTS, InverseKinematics, end_effector_state
 from jepa_planner_ros.robot.limits import RobotLimits
 from jepa_planner_ros.robot.motion import CartesianMotion, MotionLimits, Reference, lengths
 from jepa_planner_ros.types import Float64Array
@@ -21,6 +21,11 @@ _HALT = 0.2
 # Peak of the speed of a cubic from rest to rest over its mean. With a mean so much below a limit,
 # one that begins in motion towards its end keeps the limit, too.
 _CUBIC_PEAK = 1.5
+# Part of the joints' greatest speed at which they may return to their posture at home.
+_RETURN = 0.1
+_STAY = np.zeros(7)
+# Of that, what an iteration goes: some few lead there.
+_REST_GAIN = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +56,7 @@ def held(joints: Float64Array, age: float) -> JointPath:
 
     They come back no faster than they may have gone on since.
     """
-    return _arriving(joints, _HALT + _CUBIC_PEAK * age)
+    return _arriving(joints, _HALT + _CUBIC_PEAK * max(0.0, age))
 
 
 def joint_path(
@@ -82,7 +87,7 @@ def joint_path(
     here = end_effector_state(joints, 0.0, robot.chain)
     started, ends = motion.started, motion.ends
     if ends <= started:
-        return held(joints, 0.0)
+        return _arriving(joints, _HALT)
     end = motion.at(ends)
     if not motion.velocity(started).any():
         resting = CartesianMotion.at_rest(here, started)
@@ -108,13 +113,16 @@ def _sampled(
 ) -> JointPath:
     """The path along a motion that begins at joints (7,) at rest.
 
-    Velocities are central differences of the positions, and zero at the end.
+    Velocities are central differences of the positions, and zero at the end. The elbow comes back
+    from where it is turned, but slowly, and with the motion.
     """
     duration = motion.ends - motion.started
     times = np.linspace(0.0, duration, max(2, math.ceil(duration / period)) + 1)
+    done = times / duration
+    drawn = _RETURN * times[1] * np.outer((4.0 * done * (1.0 - done)) ** 2, robot.joint_speed)
     positions = [joints]
-    for time in times[1:]:
-        joints = _solved(motion.at(motion.started + time), joints, robot)
+    for time, most in zip(times[1:], drawn[1:], strict=True):
+        joints = _solved(motion.at(motion.started + time), joints, robot, most)
         positions.append(joints)
     path = np.stack(positions)
     velocities = np.gradient(path, times, axis=0)
@@ -130,9 +138,15 @@ def _sampled(
     return JointPath(times[1:], path[1:], velocities[1:])
 
 
-def _solved(state: Float64Array, joints: Float64Array, robot: RobotLimits) -> Float64Array:
-    """Joints (7,) near others that bring the end effector to a state (7,)."""
-    solution = InverseKinematics(robot).solve(state, joints)
+def _solved(
+    state: Float64Array, joints: Float64Array, robot: RobotLimits, drawn: Float64Array = _STAY
+) -> Float64Array:
+    """Joints (7,) near others that bring the end effector to a state (7,).
+
+    Where that leaves a choice they are drawn to the posture at home, by so much (7,) at most, rad.
+    """
+    rest = joints + np.clip(HOME_JOINTS - joints, -drawn, drawn)
+    solution = InverseKinematics(robot, rest, rest_gain=_REST_GAIN).solve(state, joints)
     missed = action_between(state, end_effector_state(solution, state[GRIPPER], robot.chain))
     if not np.abs(missed).max() <= _TOLERANCE:
         raise ValueError(

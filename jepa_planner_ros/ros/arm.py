@@ -10,9 +10,11 @@ from rclpy.node import Node
 from sensor_msgs.msg import JointState
 
 from jepa_planner_ros.control.episode import Measurement
-from jepa_planner_ros.control.safety import Stream, at_pose, pose_leap, staleness
-from jepa_planner_ros.robot.joints import ArmReading, leap, read_arm, require_range
+from jepa_planner_ros.control.safety import Stream, at_pose, staleness
+from jepa_planner_ros.robot.joints import ArmReading, read_arm, require_range
 from jepa_planner_ros.robot.kinematics import end_effector_state
+from jepa_planner_ros.robot.leaps import joint_leap, pose_leap
+from jepa_planner_ros.robot.limits import LIMITS
 from jepa_planner_ros.ros.description import RobotDescription
 from jepa_planner_ros.ros.parameters import Wiring
 from jepa_planner_ros.ros.poses import check_frame, read_pose
@@ -60,11 +62,11 @@ class JointStateArm:
 
         def read(message: JointState) -> ArmReading:
             reading = read_arm(message.name, message.position, prefix)
-            require_range(reading.positions, description.robot)
+            require_range(reading.positions, LIMITS[wiring.robot])
             return reading
 
         def leaps(before: ArmReading, after: ArmReading, seconds: float) -> str | None:
-            return leap(before.positions, after.positions, seconds, description.robot)
+            return joint_leap(before.positions, after.positions, seconds, description.robot)
 
         self._joints = SensorStream(
             node, JointState, "joint_states", max_age, _KEPT, read, group, leaps

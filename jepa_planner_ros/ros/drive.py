@@ -13,8 +13,7 @@ from rclpy.clock_type import ClockType
 from rclpy.node import Node
 from std_srvs.srv import SetBool
 
-from jepa_planner_ros.control import ControlSettings, GripperMotion, RobotError, SafetyLimits
-from jepa_planner_ros.control.safety import distance
+from jepa_planner_ros.control import ControlSettings, GripperMotion, RobotError
 from jepa_planner_ros.control.setpoints import Setpoints
 from jepa_planner_ros.ros.arm import Arm
 from jepa_planner_ros.ros.commander import Commander
@@ -65,12 +64,9 @@ class DirectDrive:
     def __init__(self, commander: Commander, gripper: Gripper) -> None:
         self._commander = commander
         self._gripper = gripper
-        self._limits = SafetyLimits()
-        self._way: tuple[Float64Array, Float64Array] | None = None
 
     def prepare(self, settings: ControlSettings) -> None:
-        """An episode begins, with these settings."""
-        self._limits, self._way = settings.safety, None
+        """Nothing depends on the settings."""
 
     def fault(self) -> str | None:
         """Nothing is known about the controller's motion."""
@@ -81,25 +77,13 @@ class DirectDrive:
     ) -> None:
         """Go to a state (7,) from a measured one (7,). Raises `RobotError`."""
         self._commander.require_controller()
-        self._way = start, target
         self._commander.follow(target, _STILL)
         if gripper is not None:
             self._gripper.grip(gripper)
 
     def hold(self, target: Float64Array) -> None:
-        """Stay at a state (7,) at which the arm was measured on its way.
-
-        Raises:
-            RobotError: it cannot have come there on its way, or nobody listens.
-        """
+        """Go back to a state (7,) at which the arm was measured. Raises `RobotError`."""
         self._commander.require_controller()
-        if self._way is not None:
-            length, beyond = distance(*self._way)[0], distance(self._way[1], target)[0]
-            if beyond > length + self._limits.lag_distance:
-                raise RobotError(
-                    f"It is measured {1000 * beyond:.0f} mm from its last target, where that "
-                    "cannot have led it; it goes on to the target."
-                )
         self._commander.follow(target, _STILL)
 
     def settle(self) -> None:
@@ -187,16 +171,18 @@ class SmoothDrive:
             if self._setpoints.fault is not None:
                 # What was stopped for a reason stays stopped until another episode begins.
                 raise RobotError(self._setpoints.fault)
-            setpoints = self._setpoints.towards(
-                target, start, self._now, settings.motion, settings.safety
-            )
+            now, setpoints = self._now, self._setpoints
+            if self._commander.keeps_time and not setpoints.moving(now):
+                # Its trajectories begin where the arm is, and end when this motion does.
+                setpoints = Setpoints()
+            setpoints = setpoints.towards(target, start, now, settings.motion, settings.safety)
             self._heard = time.monotonic()
             self._begin(setpoints)
         if gripper is not None:
             self._gripper.grip(gripper)
 
     def hold(self, target: Float64Array) -> None:
-        """Brake; where the arm stops then depends on how fast it was."""
+        """Brake, unless a fault is being seen to; where the arm stops depends on its speed."""
         self.settle()
 
     def settle(self) -> None:

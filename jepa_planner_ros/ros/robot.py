@@ -182,7 +182,7 @@ class RosRobot:
 
         For `timeout` s at most.
         """
-        self._drive.stop()
+        self._drive.settle()
         deadline = time.monotonic() + timeout
         while self._drive.moving and time.monotonic() < deadline:
             time.sleep(TICK_PERIOD)

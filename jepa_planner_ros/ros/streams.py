@@ -113,6 +113,8 @@ class SensorStream(Generic[Value]):
     def _receive(self, message: Any) -> None:
         try:
             sample = self._sample(message)
+            if self._comes_late(sample):
+                return
             self._require_continuity(sample)
         except ValueError as error:
             self._fault = str(error)
@@ -125,12 +127,14 @@ class SensorStream(Generic[Value]):
         with self._lock:
             samples = self._samples
             if samples and sample.stamp <= samples[-1].stamp:
-                if samples[-1].stamp - sample.stamp < _LATENESS * NANOSECONDS:
-                    return
                 samples.clear()
             samples.append(sample)
             while sample.stamp - samples[0].stamp > self._kept:
                 samples.popleft()
+
+    def _comes_late(self, sample: Sample[Value]) -> bool:
+        newest = self.newest()
+        return newest is not None and 0 <= newest.stamp - sample.stamp < _LATENESS * NANOSECONDS
 
     def _require_continuity(self, sample: Sample[Value]) -> None:
         """Raises ValueError for a sample that neither the last nor the doubted one leads to."""
@@ -138,9 +142,12 @@ class SensorStream(Generic[Value]):
         self._doubted = None
         if before is None or (leap := self._leaps(before, sample)) is None:
             return
-        if doubted is None or self._leaps(doubted, sample) is not None:
+        delivered_again = doubted is not None and sample.stamp == doubted.stamp
+        if doubted is None or delivered_again or self._leaps(doubted, sample) is not None:
             self._doubted = sample
-            raise ValueError(leap)
+            raise ValueError(
+                f"{leap}, which none can do: check that {self.topic} has one publisher."
+            )
 
     def _leaps(self, before: Sample[Value], after: Sample[Value]) -> str | None:
         seconds = abs(after.stamp - before.stamp) / NANOSECONDS
