@@ -16,6 +16,10 @@ _FOR_AN_ANSWER = 15.0
 """Until a goal is taken to be lost, s: the node decodes its photographs before it answers, and
 forgets after 5 s a goal whose acceptance nobody has heard."""
 _TRIES = 4
+_REJECTED = "Goal rejected."
+"""How the node begins to say why it rejects a goal."""
+_HEARD_AT_ONCE = 10
+"""Statuses that may come between two looks, so that none hides a rejection."""
 _FOR_A_REASON = 1.0
 """Until the reason of a rejection has surely come, s: it travels by another topic."""
 
@@ -44,8 +48,9 @@ class GoalClient:
         )
         self.status = ""
         """What the node said last."""
+        self._rejection = ""
         self._forsaken: set[Future] = set()
-        latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+        latched = QoSProfile(depth=_HEARD_AT_ONCE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         node.create_subscription(String, f"{planner}/status", self._hear, latched)
 
     @property
@@ -74,6 +79,7 @@ class GoalClient:
             GoalNotTakenError: the node rejects the goal, or never answers.
         """
         for _ in range(_TRIES):
+            self._rejection = ""
             future = self._client.send_goal_async(goal, lambda told: on_feedback(told.feedback))
             try:
                 if self._wait(future.done, _FOR_AN_ANSWER):
@@ -90,7 +96,7 @@ class GoalClient:
         if not handle.accepted:
             self._wait(lambda: False, _FOR_A_REASON)
             raise GoalNotTakenError(
-                self.status or "The planner node rejected the goal; its log says why."
+                self._rejection or "The planner node rejected the goal; its log says why."
             )
         return handle
 
@@ -112,3 +118,6 @@ class GoalClient:
 
     def _hear(self, status: String) -> None:
         self.status = status.data
+        # What else the node says meanwhile is about the goal that it pursues.
+        if status.data.startswith(_REJECTED):
+            self._rejection = status.data
