@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from planner_service import free_port
 
 from jepa_planner_ros import __version__
 from jepa_planner_ros.cli.domain import DOMAINS, enter_domain, free_domain
@@ -102,6 +104,38 @@ def test_a_missing_world_model_is_named_before_anything_starts(
     assert main(["demo", "--checkpoint", "/nowhere/model.safetensors"]) == 1
 
     assert "/nowhere/model.safetensors" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "other", "host"),
+    [("--port", "--health-port", ""), ("--health-port", "--port", "127.0.0.1")],
+)
+def test_a_service_does_not_share_a_port(
+    option: str, other: str, host: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Like another Serve, which would let us listen beside it.
+    with socket.create_server((host, 0), reuse_port=True) as taken:
+        port = str(taken.getsockname()[1])
+
+        assert main(["serve", option, port, other, str(free_port())]) == 1
+
+    complaint = capsys.readouterr().err
+    assert f"{option} {port} cannot be listened on: Address already in use." in complaint
+    assert "give another port" in complaint
+
+
+def test_a_planner_that_does_not_answer_is_named_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("jepa_planner_ros.cli.demo_loop._ANSWER_WITHIN", 0.5)
+    address = f"grpc://127.0.0.1:{free_port()}"
+
+    assert main(["demo", "--planner", address, "--output", str(tmp_path)]) == 1
+
+    complaint = capsys.readouterr().err
+    assert f"the planner at {address} cannot be reached" in complaint
+    assert "jepa-planner serve" in complaint
+    assert not (tmp_path / "logs").exists()
 
 
 def test_a_domain_in_use_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -261,10 +261,12 @@ def test_a_token_file_that_is_missing_is_named(tmp_path: Path) -> None:
         [
             *(sys.executable, "-m", "jepa_planner_ros.cli.main", "serve"),
             *("--token-file", str(tmp_path / "none")),
+            *("--port", str(free_port()), "--health-port", str(free_port())),
         ],
         capture_output=True,
         text=True,
         timeout=60.0,
     )
     assert result.returncode == 1
-    assert "the token cannot be read" in result.stderr
+    assert f"the token cannot be read from {tmp_path / 'none'}: No such file" in result.stderr
+    assert "Errno" not in result.stderr

@@ -23,14 +23,17 @@ from jepa_planner_ros.cli.watch import SERVED_AT
 from jepa_planner_ros.report import Camera, EpisodeRecord, RunRecord
 from jepa_planner_ros.robot.limits import PANDA
 from jepa_planner_ros.search.profiles import ProfileError, in_words, load_profile
+from jepa_planner_ros.serving import RemotePlanner, RemoteSettings
 from jepa_planner_ros.share import share_directory
 from jepa_planner_ros.sim import scene
 from jepa_planner_ros.sim.franka import SimSettings
-from jepa_planner_ros.types import Float64Array
+from jepa_planner_ros.types import Float64Array, PlannerError
 from jepa_planner_ros.world_model import CheckpointError, read_checkpoint
 
 # Seconds allowed for a plan, many times what a CPU needs that does nothing else.
 _PLAN_TIMEOUT = 300.0
+# Seconds in which a planner that was started before has to answer.
+_ANSWER_WITHIN = 10.0
 _MOTION_DURATION = 0.25  # s, simulated
 _SIMULATED = SimSettings()
 _CONTROLLER_LIMITS = {
@@ -75,8 +78,8 @@ class DemoSettings:
     def planner_parameters(self) -> Mapping[str, object]:
         """Parameters of the planner node that differ from its configuration file."""
         return {
-            "planner": "remote" if self._planner_is_elsewhere else self.planner,
-            "planner_address": self.planner if self._planner_is_elsewhere else "",
+            "planner": "remote" if self.planner_is_elsewhere else self.planner,
+            "planner_address": self.planner if self.planner_is_elsewhere else "",
             "serving.replicas": self.replicas,
             "serving.start_timeout": PATIENCE_AT_START,
             "serving.plan_timeout": _PLAN_TIMEOUT,
@@ -89,7 +92,8 @@ class DemoSettings:
         }
 
     @property
-    def _planner_is_elsewhere(self) -> bool:
+    def planner_is_elsewhere(self) -> bool:
+        """Whether `planner` is the address of a planner that was started before."""
         return "://" in self.planner
 
     @property
@@ -117,6 +121,9 @@ def run_episodes(settings: DemoSettings) -> RunRecord:
     domain = free_domain() if settings.domain is None else settings.domain
     enter_domain(domain, os.environ)
     with ProcessFamily() as family, Display(settings.episodes) as display:
+        if settings.planner_is_elsewhere:
+            display.tell(f"asking {settings.planner} ...")
+            _require_planner(settings.planner)
         if settings.watch:
             # First, so that the page shows how the others come.
             page = _start_watch(family, settings.logs)
@@ -163,6 +170,16 @@ def run_episodes(settings: DemoSettings) -> RunRecord:
         episodes=tuple(episodes),
         camera=camera,
     )
+
+
+def _require_planner(address: str) -> None:
+    """Raise `CommandError` where no planner answers; the node would wait for it for minutes."""
+    try:
+        RemotePlanner(RemoteSettings(address, start_timeout_s=_ANSWER_WITHIN)).close()
+    except (PlannerError, ValueError) as error:
+        raise CommandError(
+            f"{error} --planner must be the address of a 'jepa-planner serve' that runs."
+        ) from error
 
 
 def _start_node(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
+import socket
 import time
 from pathlib import Path
 from types import FrameType
@@ -130,6 +132,10 @@ def run(args: argparse.Namespace) -> int:
         address=args.address,
         dashboard=args.dashboard,
     )
+    if args.address is None:
+        # On another's cluster, proxies run on other hosts, or are there already.
+        _require_free_port("--port", args.port, "")
+        _require_free_port("--health-port", args.health_port, "127.0.0.1")
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         _serve(settings)
@@ -138,6 +144,27 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         _say("Ended.")
     return 0
+
+
+def _require_free_port(option: str, port: int, host: str) -> None:
+    """Raise `CommandError` where another program listens.
+
+    Serve would share the port of another Serve, whose robots would then be served by either.
+
+    Args:
+        option: that gives the port.
+        port: to be listened on.
+        host: address to be listened on; empty for all of IPv6 and IPv4, as gRPC does.
+    """
+    both = not host and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    try:
+        socket.create_server((host, port), family=family, dualstack_ipv6=both).close()
+    except OSError as error:
+        raise CommandError(
+            f"{option} {port} cannot be listened on: {os.strerror(error.errno or 0)}. End what "
+            "listens there, perhaps another 'jepa-planner serve', or give another port."
+        ) from error
 
 
 def _serve(settings: ServiceSettings) -> None:

@@ -18,8 +18,10 @@ def read_token(path: Path) -> str:
     """
     try:
         token = path.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise PlannerError(f"the token cannot be read from {path}: {error}") from error
+    except OSError as error:
+        raise PlannerError(f"the token cannot be read from {path}: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise PlannerError(f"the token cannot be read from {path}: it is no text.") from error
     if not (token.isascii() and token.isprintable() and len(token) >= _SHORTEST):
         raise PlannerError(
             f"{path} holds no usable token: {_SHORTEST} or more ASCII characters on one line, for "
