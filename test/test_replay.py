@@ -43,7 +43,7 @@ from jepa_planner_ros.replay.verdict import judge
 from jepa_planner_ros.replay.writing import plans_as_lines
 from jepa_planner_ros.ros.recorder import Recorder, Storage
 from jepa_planner_ros.search import FAST_SEARCH
-from jepa_planner_ros.search.profiles import load_profile, profile_names
+from jepa_planner_ros.search.profiles import in_words, load_profile, profile_names
 from jepa_planner_ros.search.text import search_from_json, search_to_json
 from jepa_planner_ros.serving import LocalRayPlanner
 from jepa_planner_ros.types import Planner
@@ -168,7 +168,8 @@ def test_every_step_was_recorded_with_what_it_started_from(recorded: Recorded) -
     np.testing.assert_array_equal(
         goal.photographs[0], picture(HOME + np.array([0.1, 0.2, -0.1, 0, 0, 0, 0]))
     )
-    assert "The budget was spent" in next(iter(recording.outcomes.values()))
+    (outcome,) = recording.outcomes.values()
+    assert "The budget was spent" in outcome.reason
     assert recording.joints is not None
     apart = recording.joints.at(first.stamp) - first.state
     assert np.abs(apart).max() < 1e-3
@@ -403,7 +404,9 @@ def test_a_bag_without_plans_is_planned_from_at_regular_times(
     assert len(lines) == verdict["plans"]
     stamps = [line["stamp_ns"] for line in lines]
     assert min(np.diff(stamps)) >= 0.3e9
-    assert "Replay of bag" in (output / "report.html").read_text()
+    page = (output / "report.html").read_text()
+    assert "Replay of bag" in page
+    assert "<td>end</td><td>\u2013</td>" in page, "nobody measured an energy at the end"
 
 
 def test_the_command_writes_verdict_report_and_plans(
@@ -422,4 +425,9 @@ def test_the_command_writes_verdict_report_and_plans(
     assert verdict["identical"] is False
     page = (tmp_path / "out" / "report.html").read_text()
     assert "as predicted by the recorded plans" in page
+    recording = read_recording(recorded.mcap)
+    (outcome,) = recording.outcomes.values()
+    assert f"<td>end</td><td>{outcome.final_energy:.3f}</td>" in page
+    assert in_words(search_from_json(recording.plans[0].search_settings)) in page
+    assert "<b>1</b><span>goal</span>" in page
     assert "action apart" in page

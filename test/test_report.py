@@ -200,6 +200,13 @@ def test_unusual_episodes_have_a_page_too(unusual: EpisodeRecord, tmp_path: Path
     assert ">nan" not in re.sub(r"base64,[^\"]*", "", text)
 
 
+def test_the_energy_threshold_is_drawn_and_near_is_not_called_reached(tmp_path: Path) -> None:
+    text = page_of(run_of(replace(episode(), energy_threshold=0.04)), tmp_path)
+
+    assert 'class="note">reached at 0.040<' in text
+    assert 'class="note">5 cm<' in text
+
+
 def test_what_a_page_quotes_cannot_break_it(tmp_path: Path) -> None:
     nasty = '<script>alert("&")</script>'
     run = run_of(replace(episode(nasty), reason=nasty), episode("seed 1"))

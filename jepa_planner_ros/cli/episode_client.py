@@ -212,6 +212,7 @@ class EpisodeClient:
             reason=result.reason,
             final_energy=result.final_energy,
             elapsed_s=seconds(result.elapsed),
+            energy_threshold=self._energy_threshold(),
         )
 
     def _set_planner_seed(self, seed: int) -> None:
@@ -224,6 +225,14 @@ class EpisodeClient:
         (result,) = response.results
         if not result.successful:
             raise CommandError(f"the planner does not take the seed {seed}: {result.reason}")
+
+    def _energy_threshold(self) -> float:
+        response = self._result_of(
+            self._parameters.get_parameters(["energy_threshold"]),
+            _RESET_PATIENCE,
+            "the planner did not tell its energy_threshold",
+        )
+        return float(response.values[0].double_value)
 
     def _spin(self) -> None:
         with suppress(ExternalShutdownException):

@@ -53,6 +53,19 @@ class RecordedGoal:
     photographs: tuple[RgbImage, ...]
 
 
+@dataclass(frozen=True)
+class RecordedOutcome:
+    """How a goal ended.
+
+    Attributes:
+        reason: the action's sentence about it.
+        final_energy: of the last encoded frame; NaN where none was.
+    """
+
+    reason: str
+    final_energy: float
+
+
 @dataclass(frozen=True, eq=False)
 class RecordedPlan:
     """A plan as the node published it; the fields are those of the message ``Plan``.
@@ -115,7 +128,7 @@ class Recording:
         frame_stamps: stamps of the camera's frames in the order of the bag, ns.
         goals: by the goal's identifier.
         plans: in the order of the bag.
-        outcomes: by the goal's identifier, the action's sentence about how it ended.
+        outcomes: by the goal's identifier.
         joints: the measured states; None where the bag has no joint states.
         intrinsics: matrix (3, 3) of the camera; None where the bag has no ``CameraInfo``.
         problems: what is damaged or doubtful, in sentences.
@@ -127,7 +140,7 @@ class Recording:
     frame_stamps: tuple[int, ...]
     goals: Mapping[bytes, RecordedGoal]
     plans: tuple[RecordedPlan, ...]
-    outcomes: Mapping[bytes, str]
+    outcomes: Mapping[bytes, RecordedOutcome]
     joints: Joints | None
     intrinsics: Float64Array | None
     problems: list[str] = field(default_factory=list)
@@ -173,7 +186,9 @@ def read_recording(path: Path, topics: Topics = Topics()) -> Recording:
             if reader.is_complete(plan)
         )
         outcomes = {
-            bytes(outcome.goal_id): str(outcome.reason)
+            bytes(outcome.goal_id): RecordedOutcome(
+                str(outcome.reason), float(outcome.final_energy)
+            )
             for _, outcome in reader.all_of(OUTCOME_TYPE)
         }
         info = next(reader.all_of(CAMERA_INFO_TYPE), None)

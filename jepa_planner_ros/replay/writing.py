@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from itertools import groupby
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from jepa_planner_ros.report import (
     RunRecord,
     StepRecord,
 )
+from jepa_planner_ros.search.profiles import in_words
 
 _WIDTH = 480
 """Of a frame in the report, pixels, so that long recordings give pages of bearable size."""
@@ -89,7 +91,7 @@ def run_record(
             groupby(made, key=lambda one: one.moment.episode), start=1
         )
     )
-    searches = sorted({repr(one.moment.search) for one in made})
+    searches = sorted({in_words(one.moment.search) for one in made})
     return RunRecord(
         title=f"Replay of {recording.path.name}",
         command=command_line,
@@ -118,7 +120,7 @@ def _camera(recording: Recording, frame: RgbImage, pose: Sequence[float]) -> Cam
 
 def _episode(recording: Recording, made: Sequence[Replayed], name: str) -> EpisodeRecord:
     first, last = made[0], made[-1]
-    reason = recording.outcomes.get(first.moment.episode, "")
+    outcome = recording.outcomes.get(first.moment.episode)
     return EpisodeRecord(
         name=name,
         start_image=_small(first.frame),
@@ -129,10 +131,16 @@ def _episode(recording: Recording, made: Sequence[Replayed], name: str) -> Episo
         goal_state=None,
         steps=tuple(_step(one) for one in made),
         outcome="replayed",
-        reason=reason,
-        final_energy=last.energy,
+        reason="" if outcome is None else outcome.reason,
+        final_energy=nan if outcome is None or not _same_model(last) else outcome.final_energy,
         elapsed_s=(last.moment.stamp - first.moment.stamp) / 1e9,
     )
+
+
+def _same_model(made: Replayed) -> bool:
+    """Whether energies compare with those in the recording."""
+    recorded = made.moment.recorded
+    return recorded is not None and recorded.model_fingerprint == made.plan.model_fingerprint
 
 
 def _step(made: Replayed) -> StepRecord:

@@ -148,7 +148,7 @@ def line_chart(
     for level in levels:
         y = canvas.y(level.value)
         canvas.add(f'<path class="level" d="M{canvas.x.start:.1f} {y:.1f}H{canvas.x.end:.1f}"/>')
-        canvas.text(canvas.x.end, y - 5, level.label, "end", ' class="note"')
+        canvas.text(canvas.x.start + 6, y - 5, level.label, "start", ' class="note"')
     for line in lines:
         canvas.polyline(line)
     return canvas.svg()

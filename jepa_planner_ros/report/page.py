@@ -42,7 +42,7 @@ LATENCY_PARTS = (
 )
 """Name in the legend and colour of each part of the latency."""
 
-_THRESHOLD = Level(REACHED_CM, f"{REACHED_CM:g} cm: reached")
+_NEAR = Level(REACHED_CM, f"{REACHED_CM:g} cm")
 _WEBP_QUALITY = 86
 _NO_BREAK, _UNKNOWN = "\u00a0", "\u2013"
 
@@ -118,7 +118,7 @@ def _overview(run: RunRecord) -> Markup | None:
             [episode.name for episode in known],
             [episode.start_cm for episode in known],
             [episode.final_cm for episode in known],
-            _THRESHOLD,
+            _NEAR,
         )
     )
 
@@ -135,7 +135,7 @@ def _episode_view(episode: EpisodeRecord, camera: Camera | None) -> Mapping[str,
 def _charts(episode: EpisodeRecord) -> dict[str, str | None]:
     if not episode.steps:
         return {}
-    known = episode.goal_state is not None
+    known, threshold = episode.goal_state is not None, episode.energy_threshold
     steps = len(episode.steps)
     energies = Line(_over_steps(episode.energies), "energy")
     expected = [
@@ -171,11 +171,16 @@ def _charts(episode: EpisodeRecord) -> dict[str, str | None]:
             [Line(_over_steps(episode.distances_cm), "distance")],
             "cm",
             "Distance from the photographed position over the steps",
-            [_THRESHOLD],
+            [_NEAR],
         )
         if known
         else None,
-        "energy": line_chart([*recorded, *expected, energies], "energy", "Energy over the steps"),
+        "energy": line_chart(
+            [*recorded, *expected, energies],
+            "energy",
+            "Energy over the steps",
+            () if threshold is None else [Level(threshold, f"reached at {_energy(threshold)}")],
+        ),
         "latency": stacked_bars(
             LATENCY_PARTS, 1000.0 * latency, "ms", "Where the time of each step went"
         ),

@@ -103,8 +103,9 @@ class EpisodeRecord:
         steps: the steps, in order.
         outcome: how the action ended, in lower case: ``reached``, ``budget_spent``, ...
         reason: the action's sentence about it.
-        final_energy: energy of the last frame that was encoded.
+        final_energy: energy of the last frame that was encoded; NaN where nobody knows it.
         elapsed_s: duration, seconds.
+        energy_threshold: energy at which the goal counts as reached; None where nobody knows it.
     """
 
     name: str
@@ -119,6 +120,7 @@ class EpisodeRecord:
     reason: str
     final_energy: float
     elapsed_s: float
+    energy_threshold: float | None = None
 
     def distance_cm(self, state: Float64Array) -> float:
         """How far a state (7,) is from the photographed position, cm; NaN where it is unknown."""
