@@ -13,6 +13,7 @@ from PIL import Image
 
 from jepa_planner_ros.cli.bench.trial import elite_overlap
 from jepa_planner_ros.cli.main import main
+from jepa_planner_ros.photograph import save_photograph
 from jepa_planner_ros.world_model import VJEPA2_AC_VITG
 from jepa_planner_ros.world_model.cost import reference_operations, rollout_operations
 
@@ -110,4 +111,17 @@ def test_a_plan_from_two_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[
         [start + moved for start, moved in zip((0.4, 0.0, 0.3), action[:3], strict=True)]
     )
     assert main(["plan", pictures[0], str(tmp_path / "absent.png"), *state]) == 1
-    assert "absent.png cannot be read" in capsys.readouterr().err
+    assert "absent.png cannot be read: No such file or directory." in capsys.readouterr().err
+
+
+def test_the_state_of_a_plan_is_the_one_in_the_picture(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture, state = tmp_path / "now.png", [0.5, 0.1, 0.3, 0.0, 0.0, 0.0, 0.0]
+    command = ["plan", str(picture), str(picture), "--json", str(tmp_path / "plan.json")]
+    Image.new("RGB", (160, 120)).save(picture)
+    assert main(command) == 1
+    assert "give it with --state" in capsys.readouterr().err
+    save_photograph(np.zeros((120, 160, 3), np.uint8), np.array(state), picture)
+    assert main(command) == 0
+    assert json.loads((tmp_path / "plan.json").read_text())["states"][0] == state

@@ -27,6 +27,20 @@ from jepa_planner_ros.world_model.memory import (
 )
 from jepa_planner_ros.world_model.model import default_micro_batch
 
+_DESCRIPTION = """\
+Look at a world model's file and at this machine, and tell what to mend. Every value of the file is
+read and checked; nothing is changed and no code in it is run. 'ok' is well, 'note' limits what can
+be done, 'FAIL' stops everything; the line below it says what to do.
+"""
+
+_EPILOG = """\
+examples:
+  jepa-planner doctor --checkpoint vjepa2-ac-vitg.pt   on a GPU machine
+  jepa-planner doctor --need ros ray                   on a robot's computer
+
+exit code: 0 without a FAIL, else 1
+"""
+
 PARTS = ("ros", "ray", "simulation")
 
 _GIB = 2**30
@@ -37,17 +51,8 @@ _WORTH_A_BAR = 2**28
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
-    parser.description = (
-        "Look at a world model's file and at this machine, and tell what to mend. Every value of "
-        "the file is read and checked; nothing is changed and no code in it is run. 'ok' is "
-        "well, 'note' limits what can be done, 'FAIL' stops everything; the line below it says "
-        "what to do."
-    )
-    parser.epilog = (
-        "exit code: 0 without a FAIL, else 1. examples: 'jepa-planner doctor --checkpoint "
-        "vjepa2-ac-vitg.pt' on a GPU machine; 'jepa-planner doctor --need ros ray' on a robot's "
-        "computer."
-    )
+    parser.description, parser.epilog = _DESCRIPTION, _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
         "--checkpoint",
         default="shipped",
