@@ -43,10 +43,10 @@ from sensor_msgs.msg import Image
 
 from jepa_planner_ros.control import ControlSettings, SafetyLimits, Worker
 from jepa_planner_ros.robot.kinematics import HOME_JOINTS
+from jepa_planner_ros.ros.declaration import ParameterError
 from jepa_planner_ros.ros.node import PlannerNode, _spin_until_interrupted
 from jepa_planner_ros.ros.parameters import (
     PARAMETERS,
-    ParameterError,
     read_episode_defaults,
     read_wiring,
 )
@@ -100,9 +100,11 @@ def test_every_parameter_describes_itself(parameter: Any) -> None:
     [
         ("planner:=remote", ParameterError, "planner_address '' must be grpc://HOST:PORT"),
         ("planner:=wishful", ParameterError, "planner = 'wishful' is unknown; it must be one of"),
+        ("search:=hope", ParameterError, "search = 'hope' is unknown"),
         ("time_limit:=long", ParameterError, "time_limit must be a number"),
         ("motion.duration:=1", ParameterError, "with a decimal point"),
         ("step_budget:=0", ParameterError, "step_budget = 0 must lie between 1 and 10000"),
+        ("limits.workspace_min:=[]", ParameterError, "must be a list of numbers"),
         ("limits.workspace_min:=[0.1, 0.2]", ParameterError, "must hold x, y and z"),
         ("motion.time_limit:=0.2", ParameterError, "motion.time_limit = 0.2 s leaves no time"),
         ("world_model.checkpoint:=/nowhere.pt", CheckpointError, "/nowhere.pt"),
@@ -362,9 +364,13 @@ def test_a_node_that_fails_brakes_the_arm_first(
 
 def test_a_start_that_fails_says_so_in_one_line() -> None:
     command = [sys.executable, "-m", "jepa_planner_ros.ros.planner_node"]
+    files = ["--params-file", str(share_directory() / "config" / "planner.yaml")]
     done = subprocess.run(
-        [*command, "--ros-args", "-p", "search:=hope"], capture_output=True, text=True, timeout=60
+        [*command, "--ros-args", *files, "-p", "step_budget:=few"],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == 1
-    assert done.stderr.startswith("planner_node: Parameter search = 'hope' is unknown")
+    assert done.stderr.startswith("planner_node: Parameter step_budget must be a whole number")
     assert done.stderr.count("\n") == 1

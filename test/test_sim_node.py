@@ -262,7 +262,11 @@ def test_every_parameter_is_described_and_in_the_configuration_file(robot: Robot
 
 
 def test_real_time_motion_takes_its_time_and_an_interrupt_ends_it(tmp_path: Path) -> None:
-    with running_robot(tmp_path / "sim.log", "real_time", motion_duration=1.0, seed=2) as robot:
+    with running_robot(
+        tmp_path / "sim.log", "real_time", motion_duration=1.0, seed=2, seeed=7
+    ) as robot:
+        robot.wait(lambda: "is ready, with seed 2;" in robot.log)
+        assert "There is no parameter seeed: its value is ignored. Did you mean seed?" in robot.log
         before = robot.position
         started = time.monotonic()
         robot.command(before + 0.03)
@@ -292,10 +296,13 @@ def test_pictures_in_every_encoding() -> None:
 
 
 def test_parameters_that_make_no_sense_are_told_in_one_sentence() -> None:
-    arguments = ["--ros-args", "-p", "image_encoding:=yuv"]
+    with pytest.raises(ValueError, match="image_encoding is 'yuv'"):
+        SimNodeParameters(image_encoding="yuv")
+    file = share_directory() / "config" / "sim.yaml"
+    arguments = ["--ros-args", "--params-file", str(file), "-p", "seed:=x"]
     ended = subprocess.run(
         [*COMMAND, *arguments], env=ENVIRONMENT, capture_output=True, text=True, timeout=120
     )
     assert ended.returncode == 1
-    assert "image_encoding is 'yuv'" in ended.stderr
+    assert ended.stderr.startswith("sim_node: Parameter seed must be a whole number")
     assert "Traceback" not in ended.stderr

@@ -8,39 +8,41 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from threading import Event
+from typing import Any
 
 import numpy as np
-import rclpy
 from rcl_interfaces.msg import SetParametersResult
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.executors import Executor, MultiThreadedExecutor
 from rclpy.node import Node
 from rclpy.parameter import Parameter
-from rclpy.signals import SignalHandlerOptions
 
 from jepa_planner_ros.control import EpisodeRunner, Worker
 from jepa_planner_ros.planning import InProcessPlanner
 from jepa_planner_ros.ros.capture import CaptureService
+from jepa_planner_ros.ros.declaration import ParameterError, unknown_parameters
 from jepa_planner_ros.ros.diagnostics import Diagnostics, last_report
 from jepa_planner_ros.ros.gripper import GripperError
 from jepa_planner_ros.ros.parameters import (
-    ParameterError,
+    PARAMETERS,
     Wiring,
     changed_values,
     current_values,
     declare_parameters,
     read_episode_defaults,
     read_wiring,
-    unknown_parameters,
 )
 from jepa_planner_ros.ros.reach_server import ReachServer
 from jepa_planner_ros.ros.reporting import Reporter
 from jepa_planner_ros.ros.robot import RosRobot
+from jepa_planner_ros.ros.startup import given_parameters
 from jepa_planner_ros.search import REFERENCE_SEARCH
 from jepa_planner_ros.serving import LocalRayPlanner, RemotePlanner
 from jepa_planner_ros.types import Encoder, ModelDescription, Planner, PlannerError
 from jepa_planner_ros.world_model import CheckpointError, WorldModel, load_world_model
 from jepa_planner_ros.world_model.precision import caution
+
+NAME = "jepa_planner"
 
 # One for the episode, one for the sensors, one for what moves the arm and stops it, and two so
 # that services never wait for any of them.
@@ -57,7 +59,8 @@ _SWITCH_INTERVAL = 0.0005
 class PlannerNode(Node):
     """Wires the robot, the control loop and the planner together.
 
-    Construction takes as long as the planner needs to be ready.
+    Construction takes as long as the planner needs to be ready. The options are those of rclpy's
+    class.
 
     Raises:
         ParameterError: a parameter is not allowed.
@@ -66,10 +69,10 @@ class PlannerNode(Node):
         PlannerError: the planner cannot be started, or has another model.
     """
 
-    def __init__(self) -> None:
-        super().__init__("jepa_planner")
+    def __init__(self, **options: Any) -> None:
+        super().__init__(NAME, **options)
         declare_parameters(self)
-        for sentence in unknown_parameters(self):
+        for sentence in unknown_parameters(self, [one.name for one in PARAMETERS]):
             self.get_logger().warning(sentence)
         wiring = read_wiring(current_values(self))
         read_episode_defaults(current_values(self))
@@ -101,7 +104,9 @@ class PlannerNode(Node):
     def _start_planner(self, wiring: Wiring) -> tuple[Planner, Encoder]:
         """Whoever plans and whoever encodes, with the same model, and ready."""
         self.get_logger().info(
-            f"Starting the planner ({wiring.planner}); with Ray this may take half a minute ..."
+            "Starting the planner on Ray, which may take half a minute ..."
+            if wiring.planner == "local_ray"
+            else f"Starting the planner ({wiring.planner}) ..."
         )
         if wiring.remote is not None and wiring.encode == "remote":
             both = RemotePlanner(wiring.remote)
@@ -164,21 +169,17 @@ def _make_planner(wiring: Wiring, world_model: WorldModel) -> Planner:
     )
 
 
-def run(args: list[str] | None) -> None:
-    """Run the node until it is interrupted.
+def run(arguments: list[str]) -> None:
+    """Run the node with the arguments of a command line, until it is interrupted.
 
     Raises:
         SystemExit: the node cannot start; the message says why.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL)
-    # rclpy's own handlers would close the context before the arm can be held.
-    rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
     try:
-        _spin_until_interrupted(PlannerNode())
+        _spin_until_interrupted(PlannerNode(parameter_overrides=given_parameters(NAME, arguments)))
     except (ParameterError, CheckpointError, GripperError, PlannerError) as error:
         sys.exit(f"planner_node: {error}")
-    finally:
-        rclpy.try_shutdown()
 
 
 def _spin_until_interrupted(node: PlannerNode) -> None:

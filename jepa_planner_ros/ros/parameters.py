@@ -9,12 +9,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
 
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
-from rclpy.exceptions import InvalidParameterTypeException, InvalidParameterValueException
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
@@ -29,6 +27,7 @@ from jepa_planner_ros.control import (
 )
 from jepa_planner_ros.control.action_queue import MERGE_RULES
 from jepa_planner_ros.robot.limits import LIMITS, RobotLimits
+from jepa_planner_ros.ros.declaration import ParameterError, declare
 from jepa_planner_ros.ros.poses import ControllerFrame
 from jepa_planner_ros.search.profiles import (
     DEFAULT_PROFILE,
@@ -49,10 +48,6 @@ COMMANDER_NAMES = ("crisp", "servo", "servo_twist", "joint_trajectory", "dry_run
 GRIPPER_NAMES = ("position", "franka_gripper", "gripper_command", "none")
 _MOTION_COMMANDERS = ("servo_twist", "joint_trajectory")
 """Those that are sent motions, not targets."""
-
-
-class ParameterError(ValueError):
-    """The node cannot run with these parameters; the message says which and what is allowed."""
 
 
 @dataclass(frozen=True)
@@ -565,42 +560,7 @@ def declare_parameters(node: Node) -> None:
         ParameterError: a given value is of the wrong type or out of range.
     """
     for declared in PARAMETERS:
-        try:
-            node.declare_parameter(declared.name, declared.default, declared.descriptor())
-        except InvalidParameterTypeException as error:
-            raise ParameterError(
-                f"Parameter {declared.name} must be {_kind(declared.default)}. "
-                f"{declared.description}"
-            ) from error
-        except InvalidParameterValueException as error:
-            low, high = declared.bounds or (None, None)
-            given = _overrides(node)[declared.name].value
-            raise ParameterError(
-                f"Parameter {declared.name} = {given} must lie between {low} and {high}. "
-                f"{declared.description}"
-            ) from error
-
-
-def unknown_parameters(node: Node) -> tuple[str, ...]:
-    """A sentence on each value given to the node for a parameter that it does not have.
-
-    They are no errors, since a file may hold parameters of several nodes under ``/**``.
-    """
-    known = [declared.name for declared in PARAMETERS]
-    sentences = []
-    for name in _overrides(node):
-        if name in known or name == "use_sim_time" or name.startswith("qos_overrides."):
-            continue
-        near = get_close_matches(name, known, 1)
-        meant = f" Did you mean {near[0]}?" if near else ""
-        sentences.append(f"There is no parameter {name}: its value is ignored.{meant}")
-    return tuple(sentences)
-
-
-def _overrides(node: Node) -> Mapping[str, Parameter]:
-    # rclpy has no public name for what was given on the command line and in files.
-    overrides: Mapping[str, Parameter] = node._parameter_overrides
-    return overrides
+        declare(node, declared.name, declared.default, declared.descriptor())
 
 
 def current_values(node: Node) -> dict[str, Any]:
@@ -762,15 +722,3 @@ def _check_choices(values: Mapping[str, Any]) -> None:
                 f"Parameter {declared.name} = '{value}' is unknown; it must be one of: "
                 f"{', '.join(declared.choices)}."
             )
-
-
-def _kind(default: Any) -> str:
-    if isinstance(default, bool):
-        return "true or false"
-    if isinstance(default, float):
-        return f"a number with a decimal point, such as {default}"
-    if isinstance(default, int):
-        return f"a whole number, such as {default}"
-    if isinstance(default, list):
-        return f"a list of numbers with decimal points, such as {default}"
-    return f"a text, such as '{default}'"

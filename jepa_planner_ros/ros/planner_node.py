@@ -15,16 +15,17 @@ from __future__ import annotations
 from contextlib import suppress
 
 from jepa_planner_ros.ros.interrupt import heed_first_interrupt
+from jepa_planner_ros.ros.startup import ros_started
 
 
 def main(args: list[str] | None = None) -> None:
-    """Run the node until it is interrupted. Exits with 1 when it cannot start."""
+    """Run the node until it is interrupted. Exits with another code than 0 if it cannot start."""
     heed_first_interrupt()
-    with suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt), ros_started("planner_node", args) as arguments:
         # Takes seconds, because of PyTorch, in which an interrupt must be heeded already.
         from jepa_planner_ros.ros.node import run
 
-        run(args)
+        run(arguments)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from typing import Any
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
 from rclpy.node import Node
 
+from jepa_planner_ros.ros.declaration import declare
 from jepa_planner_ros.sim import messages, scene
 from jepa_planner_ros.sim.franka import SimSettings
 
@@ -110,14 +111,12 @@ def declare_parameters(node: Node) -> SimNodeParameters:
     """Declare the parameters on a node and read them.
 
     Raises:
-        rclpy.exceptions.ParameterException: a value given has the wrong type or is out of range.
+        ParameterError: a given value is of the wrong type or out of range.
         ValueError: values that do not go together.
     """
     values = {}
     for parameter in fields(SimNodeParameters):
         descriptor: ParameterDescriptor = parameter.metadata["descriptor"]
         descriptor.read_only = True
-        values[parameter.name] = node.declare_parameter(
-            parameter.name, parameter.default, descriptor
-        ).value
+        values[parameter.name] = declare(node, parameter.name, parameter.default, descriptor)
     return SimNodeParameters(**values)

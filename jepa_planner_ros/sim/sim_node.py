@@ -23,6 +23,9 @@ from __future__ import annotations
 import math
 import sys
 import time
+from contextlib import suppress
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
 import rclpy
@@ -31,12 +34,9 @@ from jepa_planner_msgs.srv import ResetSimulation
 from numpy.typing import NDArray
 from rclpy.clock import Clock
 from rclpy.clock_type import ClockType
-from rclpy.exceptions import ParameterException
-from rclpy.executors import ExternalShutdownException
 from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.qos_overriding_options import QoSOverridingOptions
-from rclpy.signals import SignalHandlerOptions
 from rclpy.time import Time
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image, JointState
 from std_msgs.msg import Float64MultiArray, Header
@@ -44,13 +44,16 @@ from trajectory_msgs.msg import JointTrajectory
 
 from jepa_planner_ros.geometry import GRIPPER
 from jepa_planner_ros.robot.motion import Reference
+from jepa_planner_ros.ros.declaration import unknown_parameters
 from jepa_planner_ros.ros.interrupt import heed_first_interrupt
 from jepa_planner_ros.ros.poses import state_message
+from jepa_planner_ros.ros.startup import given_parameters, ros_started
 from jepa_planner_ros.sim import messages
 from jepa_planner_ros.sim.episodes import sample_reach_task
 from jepa_planner_ros.sim.franka import CONTROL_PERIOD, FrankaSim
-from jepa_planner_ros.sim.parameters import declare_parameters
+from jepa_planner_ros.sim.parameters import SimNodeParameters, declare_parameters
 
+NAME = "franka_sim"
 GRIPPER_TOPIC = "gripper/gripper_position_controller/commands"
 SERVO_TOPIC = "servo_node/pose_target_cmds"
 TWIST_TOPIC = "servo_node/delta_twist_cmds"
@@ -66,11 +69,20 @@ _SERVO_TIMEOUT = 0.1
 
 
 class SimNode(Node):
-    """Publishes what the simulated robot senses and moves it as commanded."""
+    """Publishes what the simulated robot senses and moves it as commanded.
 
-    def __init__(self) -> None:
-        super().__init__("franka_sim")
+    The options are those of rclpy's class.
+
+    Raises:
+        ParameterError: a given value is of the wrong type or out of range.
+        ValueError: values that do not go together.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(NAME, **options)
         self._settings = declare_parameters(self)
+        for sentence in unknown_parameters(self, [one.name for one in fields(SimNodeParameters)]):
+            self.get_logger().warning(sentence)
         self._sim = FrankaSim(self._settings.settings(), self._settings.seed)
         self._picture: NDArray[np.uint8] | None = None
         self._command: NDArray[np.float64] | None = None
@@ -111,8 +123,8 @@ class SimNode(Node):
         ):
             self.create_timer(period, callback, clock=steady)
         self.get_logger().info(
-            f"The simulated Franka is ready; call {self.resolve_service_name('~/reset')} "
-            "for a start and the photograph of a goal."
+            f"The simulated Franka is ready, with seed {self._settings.seed}; "
+            f"{self.resolve_service_name('~/reset')} puts it elsewhere, and photographs a goal."
         )
 
     def close(self) -> None:
@@ -292,23 +304,22 @@ class SimNode(Node):
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the node until it is interrupted. Exits with 1 when it cannot start."""
+    """Run the node until it is interrupted. Exits with another code than 0 if it cannot start."""
     heed_first_interrupt()
-    node: SimNode | None = None
+    with suppress(KeyboardInterrupt), ros_started("sim_node", arguments) as checked:
+        _run(checked)
+
+
+def _run(arguments: list[str]) -> None:
     try:
-        # rclpy's own handlers would close the context in the middle of a callback that publishes.
-        # Python's come between two bytecodes, and timers wake the executor soon enough for them.
-        rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
-        node = SimNode()
-        rclpy.spin(node)
-    except (KeyboardInterrupt, ExternalShutdownException):
-        pass
-    except (ParameterException, ValueError, RuntimeError, FileNotFoundError) as error:
+        node = SimNode(parameter_overrides=given_parameters(NAME, arguments))
+    except (ValueError, RuntimeError, FileNotFoundError) as error:
         sys.exit(f"sim_node: {error}")
+    # Python's signal handlers come between two bytecodes, and timers wake the executor soon enough.
+    try:
+        rclpy.spin(node)
     finally:
-        if node is not None:
-            node.close()
-        rclpy.try_shutdown()
+        node.close()
 
 
 if __name__ == "__main__":

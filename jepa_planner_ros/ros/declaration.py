@@ -1,0 +1,89 @@
+"""Parameters as they are declared on a node, and what is wrong with values given for them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from rcl_interfaces.msg import ParameterDescriptor
+from rclpy.exceptions import InvalidParameterTypeException, InvalidParameterValueException
+from rclpy.node import Node
+from rclpy.parameter import Parameter
+
+
+class ParameterError(ValueError):
+    """A node cannot run with these parameters; the message says which and what is allowed."""
+
+
+def declare(node: Node, name: str, default: Any, descriptor: ParameterDescriptor) -> Any:
+    """Declare a parameter on a node, and return its value.
+
+    Raises:
+        ParameterError: the given value is of the wrong type or out of range.
+    """
+    try:
+        value = node.declare_parameter(name, default, descriptor).value
+    except InvalidParameterTypeException as error:
+        raise _wrong_kind(node, name, default, descriptor) from error
+    except InvalidParameterValueException as error:
+        allowed = [*descriptor.integer_range, *descriptor.floating_point_range][0]
+        raise ParameterError(
+            f"Parameter {name} = {_given(node, name)} must lie between {allowed.from_value} and "
+            f"{allowed.to_value}. {descriptor.description}"
+        ) from error
+    if value is None:
+        # Of an empty list rclpy does not know what it is a list of.
+        raise _wrong_kind(node, name, default, descriptor)
+    return value
+
+
+def unknown_parameters(node: Node, known: Collection[str]) -> tuple[str, ...]:
+    """A sentence on each value given to the node for a parameter that it does not have.
+
+    They are no errors, since a file may hold parameters of several nodes under ``/**``.
+    """
+    sentences = []
+    for name in _overrides(node):
+        if name in known or name == "use_sim_time" or name.startswith("qos_overrides."):
+            continue
+        near = get_close_matches(name, known, 1)
+        meant = f" Did you mean {near[0]}?" if near else ""
+        sentences.append(f"There is no parameter {name}: its value is ignored.{meant}")
+    return tuple(sentences)
+
+
+def _overrides(node: Node) -> Mapping[str, Parameter]:
+    # rclpy has no public name for what was given on the command line and in files.
+    overrides: Mapping[str, Parameter] = node._parameter_overrides
+    return overrides
+
+
+def _wrong_kind(
+    node: Node, name: str, default: Any, descriptor: ParameterDescriptor
+) -> ParameterError:
+    return ParameterError(
+        f"Parameter {name} must be {_kind(default)}, not {_given(node, name)}. "
+        f"{descriptor.description}"
+    )
+
+
+def _given(node: Node, name: str) -> str:
+    value = _overrides(node)[name].value
+    if isinstance(value, str):
+        return f"the text '{value}'"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "nothing" if value is None else str(value)
+
+
+def _kind(default: Any) -> str:
+    if isinstance(default, bool):
+        return "true or false"
+    if isinstance(default, float):
+        return f"a number with a decimal point, such as {default}"
+    if isinstance(default, int):
+        return f"a whole number, such as {default}"
+    if isinstance(default, list):
+        return f"a list of numbers with decimal points, such as {default}"
+    return f"a text, such as '{default}'"

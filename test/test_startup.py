@@ -1,0 +1,52 @@
+"""What nodes make of their command lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import rclpy
+
+from jepa_planner_ros.ros.startup import given_parameters, ros_started
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("-p seed:=1", "-p seed:=1: what is meant for ROS must come after --ros-args."),
+        ("--ros-args seed:=1", "'seed:=1' is unknown to ROS: parameters are given as -p NAME"),
+        ("--ros-args -p seed:=", "Couldn't parse parameter override rule: '-p seed:='.\n"),
+        (
+            "--ros-args --params-file nowhere.yaml",
+            "nowhere.yaml'. Error: Error opening YAML file\n",
+        ),
+    ],
+)
+def test_a_command_line_that_is_not_understood_ends_with_the_right_one(
+    line: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended, ros_started("a_node", line.split()):
+        pass
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert told.startswith("usage: a_node [--ros-args [--params-file FILE] [-p NAME:=VALUE] ...]")
+    assert sentence in told
+    assert not rclpy.ok()
+
+
+def test_help_is_given_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended, ros_started("a_node", ["--help"]):
+        pass
+    assert ended.value.code == 0
+    assert "docs/reference.md" in capsys.readouterr().out
+
+
+def test_the_last_of_several_values_holds_whatever_its_type(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text("/**: {ros__parameters: {seed: 1, budget: 12, name: arm}}")
+    second.write_text("/there/camera: {ros__parameters: {budget: few}}")
+    files = f"--params-file {first} --params-file {second}"
+    line = f"--ros-args {files} -r __ns:=/there --param seed:=x -p speed:=1 -p speed:=0.5"
+    with ros_started("a_node", line.split()) as arguments:
+        given = {one.name: one.value for one in given_parameters("camera", arguments)}
+    assert given == {"seed": "x", "budget": "few", "name": "arm", "speed": 0.5}
