@@ -235,6 +235,10 @@ BAD_GOALS = {
         "cannot be read",
     ),
     "truncated png": ([SubGoal(compressed_image=truncated_png())], "cannot be read"),
+    "another shape": (
+        [elsewhere(), SubGoal(image=image_message(ELSEWHERE[:24]))],
+        "Sub-goal 2: the photograph has 48 x 24 pixels and the camera 48 x 48",
+    ),
     "negative threshold": ([elsewhere(), elsewhere()], "Sub-goal 2: energy_threshold"),
     "closing too late": ([elsewhere(budget=3, close_gripper_from=3)], "close_gripper_from = 3"),
 }

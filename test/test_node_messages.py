@@ -19,12 +19,19 @@ from sensor_msgs.msg import CompressedImage, Image
 from jepa_planner_ros.photograph import STATE_KEY, photograph_file, read_photograph, state_inside
 from jepa_planner_ros.ros.clock import duration_message, nanoseconds, seconds, stamp_message
 from jepa_planner_ros.ros.driver import mode_fault
+from jepa_planner_ros.ros.goals import (
+    GoalError,
+    ReachRequest,
+    SubGoalRequest,
+    require_shape_of,
+)
 from jepa_planner_ros.ros.images import (
     ImageError,
     decode_compressed_image,
     decode_image,
     read_image_file,
 )
+from jepa_planner_ros.ros.parameters import PARAMETERS, read_episode_defaults
 from jepa_planner_ros.ros.poses import (
     ControllerFrame,
     check_frame,
@@ -221,6 +228,26 @@ def test_a_photograph_with_a_state_that_is_none_is_still_a_photograph(
     pixels, state = read_photograph(path)
     np.testing.assert_array_equal(pixels, PICTURE)
     assert state is None
+
+
+@pytest.mark.parametrize(
+    ("height", "width"),
+    [pytest.param(480, 640, id="itself"), pytest.param(61, 80, id="scaled down, and rounded")],
+)
+def test_a_photograph_may_be_of_another_size_than_the_cameras(height: int, width: int) -> None:
+    require_shape_of(np.zeros((480, 640, 3), np.uint8), requested(height, width))
+
+
+@pytest.mark.parametrize(("height", "width"), [(640, 480), (480, 480), (1062, 1360), (37, 100)])
+def test_a_photograph_of_another_shape_than_the_cameras_is_refused(height: int, width: int) -> None:
+    with pytest.raises(GoalError, match=f"has {width} x {height} pixels and the camera 640 x 480"):
+        require_shape_of(np.zeros((480, 640, 3), np.uint8), requested(height, width))
+
+
+def requested(height: int, width: int) -> ReachRequest:
+    photograph = SubGoalRequest(np.zeros((height, width, 3), np.uint8), 0.1, 3, None)
+    declared = {parameter.name: parameter.default for parameter in PARAMETERS}
+    return ReachRequest((photograph,), 10.0, "blocking", read_episode_defaults(declared))
 
 
 @pytest.mark.parametrize("frame", ControllerFrame)

@@ -259,6 +259,23 @@ def test_a_goal_waits_for_sensors_and_controller_of_a_robot_that_starts_late(mod
     assert len(robot.targets) == 1
 
 
+def test_a_camera_that_starts_late_and_has_another_shape_than_the_photograph_aborts(
+    model: Path,
+) -> None:
+    patient = ("ready_timeout:=60.0", "max_age.camera:=60.0")
+    remapped = "jepa_planner:image_raw:=late_camera"
+    cut = image_message(picture(HOME)[:, 8:])
+    with neighbourhood(model, *patient, remapping=remapped) as neighbours:
+        goal = neighbours.client.send(SubGoal(image=cut))
+        neighbours.client.wait_for_status("Waiting to begin.")
+        robot = neighbours.robot
+        robot.spoil_image = robot.create_publisher(Image, "late_camera", 1).publish
+        _, result = goal.result()
+    assert result.outcome == ReachGoal.Result.ABORTED
+    assert "the photograph has 40 x 48 pixels and the camera 48 x 48" in result.reason
+    assert not robot.targets
+
+
 def test_a_goal_that_waits_for_the_robot_can_be_cancelled(model: Path) -> None:
     remapped = "jepa_planner:joint_states:=elsewhere"
     with neighbourhood(model, "ready_timeout:=60.0", remapping=remapped) as neighbours:

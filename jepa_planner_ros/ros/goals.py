@@ -24,6 +24,10 @@ from jepa_planner_ros.types import Float64Array
 
 RgbImage = NDArray[np.uint8]
 
+_SAME_SHAPE = 0.03
+"""Relative difference of the ratios of width to height of pictures that one camera has taken; a
+picture that was scaled to few pixels has them rounded."""
+
 
 class GoalError(ValueError):
     """A goal cannot be pursued; the message says why."""
@@ -79,6 +83,24 @@ def read_goal(goal: ReachGoal.Goal, defaults: EpisodeDefaults) -> ReachRequest:
         control_mode=mode,
         defaults=defaults,
     )
+
+
+def require_shape_of(frame: RgbImage, request: ReachRequest) -> None:
+    """Refuse photographs of another shape than a frame of the camera, whatever their size.
+
+    Raises:
+        GoalError: the ratio of width to height differs, so that another camera took the
+            photograph or somebody cropped it.
+    """
+    height, width = frame.shape[:2]
+    for index, subgoal in enumerate(request.subgoals, start=1):
+        rows, columns = subgoal.image.shape[:2]
+        if abs(math.log(columns * height / (rows * width))) > _SAME_SHAPE:
+            raise GoalError(
+                f"Sub-goal {index}: the photograph has {columns} x {rows} pixels and the camera "
+                f"{width} x {height}, which is another shape: take it by the same camera, uncut, "
+                "for instance with ~/capture_goal."
+            )
 
 
 def _read_subgoal(index: int, message: SubGoalMessage, defaults: EpisodeDefaults) -> SubGoalRequest:

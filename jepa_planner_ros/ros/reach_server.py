@@ -25,13 +25,14 @@ from jepa_planner_ros.control import (
     EpisodeRunner,
     Goal,
     Outcome,
+    RobotError,
     SubGoal,
     Worker,
     begin,
 )
 from jepa_planner_ros.control.runner import TICK_PERIOD
 from jepa_planner_ros.ros.declaration import ParameterError
-from jepa_planner_ros.ros.goals import GoalError, ReachRequest, read_goal
+from jepa_planner_ros.ros.goals import GoalError, ReachRequest, read_goal, require_shape_of
 from jepa_planner_ros.ros.parameters import current_values, read_episode_defaults
 from jepa_planner_ros.ros.reporting import GoalFollower, Reporter, result_message
 from jepa_planner_ros.ros.robot import RosRobot
@@ -132,6 +133,7 @@ class ReachServer:
             request = read_goal(
                 goal, read_episode_defaults(current_values(self._node), self._robot.model)
             )
+            self._require_shape(request)
             with self._accepting:
                 self._require_free()
                 self._robot.switch.admit()
@@ -154,6 +156,14 @@ class ReachServer:
             raise GoalError(refusal)
         if self.busy and not self._abandoned:
             raise GoalError("Another goal is being pursued: await its result or cancel it first.")
+
+    def _require_shape(self, request: ReachRequest) -> None:
+        """Raise `GoalError` where the camera's newest frame, if any, is of another shape."""
+        try:
+            frame = self._robot.frame()
+        except RobotError:
+            return
+        require_shape_of(frame.image, request)
 
     def _execute(self, handle: Handle) -> ReachGoal.Result:
         self._executing = True
@@ -193,6 +203,11 @@ class ReachServer:
             seed=defaults.seed,
         )
         self._await_robot(handle, request, started)
+        try:
+            # When the goal was accepted the camera may not have been heard yet.
+            self._require_shape(request)
+        except GoalError as refusal:
+            raise _EndedEarlyError(Outcome.ABORTED, str(refusal)) from refusal
         episode = begin(goal, defaults.control, time.monotonic())
         return self._runner.run(
             # The goal's time counts from its acceptance.
