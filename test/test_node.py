@@ -416,7 +416,7 @@ def test_diagnostics_tell_of_a_planner_that_fails_until_it_plans_again(node: Nei
     assert planner_status().level == DiagnosticStatus.OK
 
 
-def test_the_command_reach_tells_each_step_and_the_end(
+def test_the_command_reach_tells_each_step_what_limits_it_and_the_end(
     node: Neighbourhood, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     here, elsewhere = (str(tmp_path / name) for name in ("here.png", "elsewhere.png"))
@@ -424,12 +424,23 @@ def test_the_command_reach_tells_each_step_and_the_end(
     PillowImage.fromarray(ELSEWHERE).save(elsewhere)
 
     assert main(["reach", here]) == 0
-    assert "Reached the goal at step 0" in capsys.readouterr().out
+    assert capsys.readouterr().out.splitlines()[2].startswith("Reached the goal at step 0")
 
     assert main(["reach", elsewhere, "--steps", "2", "--energy-threshold", "1e-6"]) == 1
-    told = capsys.readouterr().out
-    assert "The budget was spent at step 2" in told
-    assert [line.split()[0] for line in told.splitlines()[1:3]] == ["0", "1"]
+    told = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [words[0] for words in told] == ["step", "Pursuing", "0", "1", "The", "It"]
+    assert told[-2][:4] == ["The", "budget", "was", "spent"]
+    assert told[-1][:5] == ["It", "took", "2", "steps", "and"]
+
+    node.robot.place(HOME_JOINTS)
+    tight = Parameter("limits.step_translation", value=0.01)
+    usual = node.planner.get_parameter(tight.name)
+    assert node.planner.set_parameters([tight])[0].successful
+    try:
+        assert main(["reach", elsewhere, "--steps", "1", "--energy-threshold", "1e-6"]) == 1
+    finally:
+        node.planner.set_parameters([usual])
+    assert "\nLimited: a step of" in capsys.readouterr().out
 
     assert main(["reach", here, "--control-mode", "dance"]) == 1
     assert "control_mode 'dance' is unknown" in capsys.readouterr().err

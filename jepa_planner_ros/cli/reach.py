@@ -18,9 +18,11 @@ from jepa_planner_msgs.action import ReachGoal
 from jepa_planner_msgs.msg import SubGoal
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
+from rclpy.qos import DurabilityPolicy, QoSProfile
 from rclpy.signals import SignalHandlerOptions
 from rclpy.task import Future
 from sensor_msgs.msg import CompressedImage
+from std_msgs.msg import String
 
 from jepa_planner_ros.cli import CommandError
 from jepa_planner_ros.cli.numbers import real_number, whole_number
@@ -29,6 +31,8 @@ from jepa_planner_ros.ros.goal_client import GoalClient, GoalNotTakenError
 
 _FORMATS = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg"}
 _PATIENCE = 10.0  # s
+_FOR_A_STATUS = 2.0
+"""Until a node that has said something is surely heard, s."""
 _COLUMNS = "step  energy  predicted  plan ms"
 
 
@@ -91,7 +95,6 @@ def run(args: argparse.Namespace) -> int:
         result = Pursuit(args.node, context).pursue(goal)
     finally:
         rclpy.try_shutdown(context=context)
-    print(f"{result.reason} ({seconds(result.elapsed):.1f} s)")
     return 0 if result.outcome == ReachGoal.Result.REACHED else 1
 
 
@@ -109,9 +112,16 @@ class Pursuit:
         self._executor = SingleThreadedExecutor(context=context)
         self._executor.add_node(self._node)
         self._goals = GoalClient(self._node, planner, self._spin_until)
+        self._heard = ""
+        """What the node said last."""
+        self._untold: list[str] = []
+        latched = QoSProfile(depth=10, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+        self._node.create_subscription(String, f"{planner}/status", self._hear, latched)
 
     def pursue(self, goal: ReachGoal.Goal) -> ReachGoal.Result:
-        """Send a goal, print each step, and return the result. An interrupt cancels the goal.
+        """Send a goal, and print each step, what the node says meanwhile, and how it ends.
+
+        An interrupt cancels the goal.
 
         Raises:
             CommandError: no planner answers, or it rejects the goal.
@@ -121,6 +131,9 @@ class Pursuit:
                 f"no planner node offers {self._planner}/reach_goal. Start one, or name it with "
                 "--node; both must have the same ROS_DOMAIN_ID."
             )
+        # What it said before is latched; whatever comes after that is about this goal.
+        self._spin_until(lambda: bool(self._heard), _FOR_A_STATUS)
+        self._untold.clear()
         handle = self._send(goal)
         result = handle.get_result_async()
         try:
@@ -131,11 +144,17 @@ class Pursuit:
             handle.cancel_goal_async()
             self._await_answer(result.done)
         answer: ReachGoal.Result = result.result().result
+        self._tell()
+        if answer.reason != self._heard:
+            print(answer.reason)
+        if steps := answer.steps:
+            one_or_more = "step" if steps == 1 else "steps"
+            print(f"It took {steps} {one_or_more} and {seconds(answer.elapsed):.1f} s.")
         return answer
 
     def _send(self, goal: ReachGoal.Goal) -> Any:
         try:
-            return self._goals.send(goal, _show)
+            return self._goals.send(goal, self._show)
         except GoalNotTakenError as error:
             raise CommandError(str(error)) from error
         except KeyboardInterrupt:
@@ -152,6 +171,7 @@ class Pursuit:
         lost = 0.0
         while not result.done():
             self._executor.spin_once(timeout_sec=0.1)
+            self._tell()
             # A result does not come when the node was killed.
             lost = 0.0 if self._goals.ready else lost or time.monotonic()
             if lost and time.monotonic() - lost > _PATIENCE:
@@ -165,16 +185,29 @@ class Pursuit:
             self._executor.spin_once(timeout_sec=0.1)
         return True
 
+    def _hear(self, status: String) -> None:
+        if status.data != self._heard:
+            self._heard = status.data
+            self._untold.append(status.data)
 
-def _show(told: ReachGoal.Feedback) -> None:
-    if told.holding:
-        print(f"      {told.holding}", flush=True)
-        return
-    print(
-        f"{told.step:4d}  {told.energy:6.3f}  {told.predicted_energy:9.3f}  "
-        f"{1000.0 * told.latency.plan:7.0f}",
-        flush=True,
-    )
+    def _tell(self) -> None:
+        for sentence in self._untold:
+            print(sentence, flush=True)
+        self._untold.clear()
+
+    def _show(self, told: ReachGoal.Feedback) -> None:
+        self._tell()
+        if told.holding:
+            # Its status says so once; the reason may change meanwhile.
+            if not self._heard.endswith(told.holding):
+                self._heard = told.holding
+                print(told.holding, flush=True)
+            return
+        print(
+            f"{told.step:4d}  {told.energy:6.3f}  {told.predicted_energy:9.3f}  "
+            f"{1000.0 * told.latency.plan:7.0f}",
+            flush=True,
+        )
 
 
 def _read(path: Path) -> CompressedImage:

@@ -21,6 +21,7 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from jepa_planner_ros.control import RobotError, SafetyLimits
 from jepa_planner_ros.control.setpoints import accelerated, tracking_twist
+from jepa_planner_ros.geometry import POSITION
 from jepa_planner_ros.robot.motion import CartesianMotion
 from jepa_planner_ros.robot.trajectory import JointPath, held, joint_path
 from jepa_planner_ros.ros.arm import POSE_AGE, Arm
@@ -178,7 +179,7 @@ class TwistCommander:
 
 
 class DryRunCommander:
-    """Publishes on ``~/would_command`` what would be commanded, which moves nothing."""
+    """Tells on ``~/would_command`` and in the log what would be commanded, which moves nothing."""
 
     keeps_time = False
 
@@ -199,6 +200,8 @@ class DryRunCommander:
 
     def follow(self, setpoint: Float64Array, velocity: Float64Array) -> None:
         """Publish a setpoint (7,)."""
+        x, y, z = setpoint[POSITION]
+        self._node.get_logger().info(f"Would send the arm to ({x:.3f}, {y:.3f}, {z:.3f}) m.")
         wiring, stamp = self._wiring, ros_now(self._node)
         self._targets.publish(
             pose_stamped_message(setpoint, wiring.controller_frame, wiring.base_frame, stamp)
