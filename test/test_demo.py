@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,11 +117,18 @@ def test_the_arm_reaches_the_photographed_pose_by_plans_of_a_local_ray_cluster(
     assert 1 <= episode["steps"] <= STEPS
 
 
-@pytest.mark.parametrize("commander", ["servo", "servo_twist", "joint_trajectory"])
-def test_every_family_of_controllers_moves_the_arm_there(commander: str, directory: Path) -> None:
+def test_every_family_of_controllers_moves_the_arm_there(directory: Path) -> None:
     real_time = ("--planner", "in_process", "--real-time-factor", "1")
-    course = play(directory, *real_time, "--commander", commander)
-    assert course.figures["episodes"][0]["final_cm"] < 5.0
+
+    def final_cm(commander: str) -> float:
+        course = play(directory / commander, *real_time, "--commander", commander)
+        return course.figures["episodes"][0]["final_cm"]
+
+    # At once, since real time is mostly waited for.
+    commanders = ("servo", "servo_twist", "joint_trajectory")
+    with ThreadPoolExecutor(len(commanders)) as demos:
+        found = dict(zip(commanders, demos.map(final_cm, commanders), strict=True))
+    assert max(found.values()) < 5.0, found
 
 
 def test_controllers_that_move_in_real_time_are_not_put_in_lockstep(directory: Path) -> None:
