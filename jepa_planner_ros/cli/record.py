@@ -62,7 +62,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--namespace", default="", metavar="NS", help="of robot and planner (default: none)")
     add(
-        "--planner", default="jepa_planner", metavar="NODE", help="its name (default: jepa_planner)"
+        "--node",
+        default="jepa_planner",
+        metavar="NAME",
+        help="name of the planner node (default: %(default)s)",
     )
     add(
         "--camera",
@@ -89,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
 
     path = args.bag or Path(f"recording_{datetime.now():%Y%m%d_%H%M%S}")
     images = CAMERAS[args.camera] if args.image_topic is None else (args.image_topic,)
-    told = {name: f"{args.planner}/{name}" for name in TOLD}
+    told = {name: f"{args.node}/{name}" for name in TOLD}
     topics = [*images, *SEEN, *told.values(), *args.topics]
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
@@ -120,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
     silent = sorted(needed.intersection(recorder.unheard))
     if silent:
         print(
-            f"Nobody published on {', '.join(silent)}: check --namespace, --planner and "
+            f"Nobody published on {', '.join(silent)}: check --namespace, --node and "
             "--image-topic against 'ros2 topic list'."
         )
     return 1 if silent else 0

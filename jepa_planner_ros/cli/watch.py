@@ -26,7 +26,7 @@ _EPILOG = """\
 examples:
   jepa-planner watch                        the node /jepa_planner, at http://127.0.0.1:8484
   jepa-planner watch --namespace /left      the node /left/jepa_planner
-  jepa-planner watch --domain 42            in another ROS domain, such as a demo's
+  jepa-planner watch --domain-id 42         in another ROS domain, such as a demo's
   jepa-planner demo --watch                 a demo, with its page
   ssh -L 8484:127.0.0.1:8484 ROBOT          on your desk: a page served on the robot's computer
 
@@ -41,12 +41,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--namespace", default="", metavar="NS", help="of robot and planner (default: none)")
     add(
-        "--planner", default="jepa_planner", metavar="NODE", help="its name (default: jepa_planner)"
+        "--node",
+        default="jepa_planner",
+        metavar="NAME",
+        help="name of the planner node (default: %(default)s)",
     )
     add(
-        "--domain",
+        "--domain-id",
         type=whole_number(0, 232),
-        metavar="N",
+        metavar="D",
         help="ROS domain of the node (default: that of ROS_DOMAIN_ID)",
     )
     add("--host", default="127.0.0.1", help="address to serve on (default: 127.0.0.1)")
@@ -97,11 +100,11 @@ def run(args: argparse.Namespace) -> int:
     pose = None if args.camera_pose is None else np.array(args.camera_pose)
     try:
         listener = Listener(
-            args.namespace, args.planner, args.domain, args.image_topic, pose, args.joint_prefix
+            args.namespace, args.node, args.domain_id, args.image_topic, pose, args.joint_prefix
         )
     except (InvalidNamespaceException, InvalidTopicNameException) as error:
         raise CommandError(
-            f"--namespace {args.namespace} --planner {args.planner} are no names of ROS: {error}"
+            f"--namespace {args.namespace} --node {args.node} are no names of ROS: {error}"
         ) from error
 
     async def serve_until_interrupted() -> None:

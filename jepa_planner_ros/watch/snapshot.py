@@ -135,7 +135,7 @@ def _state(watched: Watched, outcome: Outcome | None, now: float) -> Mapping[str
     detail = watched.status
     if name == "waiting":
         detail = (
-            "Start it, or name it with --planner and --namespace; both must have the same "
+            "Start it, or name it with --node and --namespace; both must have the same "
             f"ROS domain, which is {watched.domain} here."
         )
     elif name == "held":
