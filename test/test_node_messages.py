@@ -31,7 +31,7 @@ from jepa_planner_ros.ros.images import (
     decode_image,
     read_image_file,
 )
-from jepa_planner_ros.ros.parameters import PARAMETERS, read_episode_defaults
+from jepa_planner_ros.ros.parameters import PARAMETERS
 from jepa_planner_ros.ros.poses import (
     ControllerFrame,
     check_frame,
@@ -39,6 +39,7 @@ from jepa_planner_ros.ros.poses import (
     pose_stamped_message,
     read_pose,
 )
+from jepa_planner_ros.ros.settings import read_episode_defaults
 
 RANDOM = np.random.default_rng(0)
 PICTURE = RANDOM.integers(0, 256, (6, 10, 3), dtype=np.uint8)

@@ -45,11 +45,8 @@ from jepa_planner_ros.control import ControlSettings, SafetyLimits, Worker
 from jepa_planner_ros.robot.kinematics import HOME_JOINTS
 from jepa_planner_ros.ros.declaration import ParameterError
 from jepa_planner_ros.ros.node import PlannerNode, _spin_until_interrupted
-from jepa_planner_ros.ros.parameters import (
-    PARAMETERS,
-    read_episode_defaults,
-    read_wiring,
-)
+from jepa_planner_ros.ros.parameters import PARAMETERS
+from jepa_planner_ros.ros.settings import read_episode_defaults, read_wiring
 from jepa_planner_ros.serving.endpoint import PlannerEndpoint
 from jepa_planner_ros.share import share_directory
 from jepa_planner_ros.types import PlannerError

@@ -32,10 +32,10 @@ from jepa_planner_ros.ros.parameters import (
     PARAMETERS,
     POSE_SOURCES,
     declare_parameters,
-    read_wiring,
 )
 from jepa_planner_ros.ros.reporting import Reporter
 from jepa_planner_ros.ros.robot import RosRobot
+from jepa_planner_ros.ros.settings import read_wiring
 from jepa_planner_ros.share import share_directory
 from jepa_planner_ros.sim.parameters import SimNodeParameters
 from jepa_planner_ros.types import ModelDescription

@@ -19,7 +19,7 @@ from jepa_planner_ros.ros.images import (
     decode_image,
     read_file,
 )
-from jepa_planner_ros.ros.parameters import EpisodeDefaults
+from jepa_planner_ros.ros.settings import EpisodeDefaults
 from jepa_planner_ros.types import Float64Array
 
 RgbImage = NDArray[np.uint8]

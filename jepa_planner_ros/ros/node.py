@@ -25,16 +25,14 @@ from jepa_planner_ros.ros.diagnostics import Diagnostics, last_report
 from jepa_planner_ros.ros.gripper import GripperError
 from jepa_planner_ros.ros.parameters import (
     PARAMETERS,
-    Wiring,
     changed_values,
     current_values,
     declare_parameters,
-    read_episode_defaults,
-    read_wiring,
 )
 from jepa_planner_ros.ros.reach_server import ReachServer
 from jepa_planner_ros.ros.reporting import Reporter
 from jepa_planner_ros.ros.robot import RosRobot
+from jepa_planner_ros.ros.settings import Wiring, read_episode_defaults, read_wiring
 from jepa_planner_ros.ros.startup import given_parameters
 from jepa_planner_ros.search import REFERENCE_SEARCH
 from jepa_planner_ros.serving import LocalRayPlanner, RemotePlanner

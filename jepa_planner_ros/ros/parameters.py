@@ -1,15 +1,13 @@
-"""The node's parameters: declared with description, range and unit, read as frozen dataclasses.
+"""The node's parameters, each with its default, description, range and unit.
 
 What the node is wired to is read-only. What an episode is run with may be changed between
-episodes; a change that cannot work is refused with the reason.
+episodes. ``ros/settings.py`` reads their values, and says which cannot work together.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, get_args
 
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
@@ -18,7 +16,6 @@ from rclpy.parameter import Parameter
 
 from jepa_planner_ros.control import (
     CONTROL_MODES,
-    ControlSettings,
     FreshnessLimits,
     LookAheadSettings,
     MotionSettings,
@@ -26,16 +23,11 @@ from jepa_planner_ros.control import (
     SafetyLimits,
 )
 from jepa_planner_ros.control.action_queue import MERGE_RULES
-from jepa_planner_ros.robot.limits import LIMITS, RobotLimits
+from jepa_planner_ros.robot.limits import LIMITS
 from jepa_planner_ros.ros.declaration import ParameterError, declare
 from jepa_planner_ros.ros.poses import ControllerFrame
-from jepa_planner_ros.search.profiles import (
-    DEFAULT_PROFILE,
-    load_profile,
-    profile_names,
-)
-from jepa_planner_ros.serving import LatentPrecision, RemoteSettings
-from jepa_planner_ros.types import SearchSettings
+from jepa_planner_ros.search.profiles import DEFAULT_PROFILE, profile_names
+from jepa_planner_ros.serving import LatentPrecision
 from jepa_planner_ros.world_model import PRECISIONS
 from jepa_planner_ros.world_model.precision import AUTO
 
@@ -46,8 +38,6 @@ POSE_SOURCES = ("joint_states", "current_pose")
 IMAGE_TRANSPORTS = ("raw", "compressed")
 COMMANDER_NAMES = ("crisp", "servo", "servo_twist", "joint_trajectory", "dry_run")
 GRIPPER_NAMES = ("position", "franka_gripper", "gripper_command", "none")
-_MOTION_COMMANDERS = ("servo_twist", "joint_trajectory")
-"""Those that are sent motions, not targets."""
 
 
 @dataclass(frozen=True)
@@ -508,51 +498,6 @@ PARAMETERS = (
 )
 
 
-@dataclass(frozen=True)
-class Wiring:
-    """What the node is connected to; fixed while it runs."""
-
-    planner: str
-    remote: RemoteSettings | None
-    """Set for planner remote."""
-    encode: str
-    replicas: int
-    serving_device: str
-    start_timeout: float
-    plan_timeout: float
-    checkpoint: str
-    device: str
-    precision: str
-    base_frame: str
-    joint_prefix: str
-    robot: str
-    commander: str
-    gripper: str
-    setpoint_rate: float
-    enabled: bool
-    pose_source: str
-    controller_frame: ControllerFrame
-    image_transport: str
-    capture_directory: Path
-    freshness: FreshnessLimits
-
-
-@dataclass(frozen=True)
-class EpisodeDefaults:
-    """What an episode is run with where its goal does not say."""
-
-    search_name: str
-    search: SearchSettings
-    plan_deadline: float | None
-    seed: int
-    control_mode: str
-    energy_threshold: float
-    step_budget: int
-    time_limit: float
-    ready_timeout: float
-    control: ControlSettings
-
-
 def declare_parameters(node: Node) -> None:
     """Declare every parameter of the node.
 
@@ -573,148 +518,8 @@ def changed_values(node: Node, changes: Sequence[Parameter]) -> dict[str, Any]:
     return current_values(node) | {change.name: change.value for change in changes}
 
 
-def read_wiring(values: Mapping[str, Any]) -> Wiring:
-    """What the node is connected to.
-
-    Raises:
-        ParameterError: a value is not allowed.
-    """
-    _check_choices(values)
-    commander = values["commander"]
-    if commander in _MOTION_COMMANDERS and values["setpoint_rate"] == 0.0:
-        raise ParameterError(
-            f"Parameter setpoint_rate = 0 sends single targets, but commander = {commander} sends "
-            "whole motions: set it to the rate of their points, for instance 50.0."
-        )
-    if values["encode"] == "remote" and values["planner"] != "remote":
-        raise ParameterError(
-            f"Parameter encode = remote has planner remote encode the frames, but planner = "
-            f"{values['planner']}: set one of them to the other's value."
-        )
-    return Wiring(
-        planner=values["planner"],
-        remote=_read_remote(values) if values["planner"] == "remote" else None,
-        encode=values["encode"],
-        replicas=values["serving.replicas"],
-        serving_device=values["serving.device"],
-        start_timeout=values["serving.start_timeout"],
-        plan_timeout=values["serving.plan_timeout"],
-        checkpoint=values["world_model.checkpoint"],
-        device=values["world_model.device"],
-        precision=values["world_model.precision"],
-        base_frame=values["base_frame"],
-        joint_prefix=values["joint_prefix"],
-        robot=values["robot"],
-        commander=commander,
-        gripper=values["gripper"],
-        setpoint_rate=values["setpoint_rate"],
-        enabled=values["enabled"],
-        pose_source=values["pose_source"],
-        controller_frame=ControllerFrame(values["controller_frame"]),
-        image_transport=values["image_transport"],
-        capture_directory=Path(values["capture.directory"]).expanduser(),
-        freshness=FreshnessLimits(values["max_age.camera"], values["max_age.joints"]),
-    )
-
-
-def _read_remote(values: Mapping[str, Any]) -> RemoteSettings:
-    def file(name: str) -> Path | None:
-        return Path(values[name]).expanduser() if values[name] else None
-
-    try:
-        return RemoteSettings(
-            values["planner_address"],
-            token_file=file("planner_token_file"),
-            ca_file=file("planner_ca_file"),
-            certificate_file=file("planner_certificate_file"),
-            key_file=file("planner_key_file"),
-            plan_timeout_s=values["serving.plan_timeout"],
-            start_timeout_s=values["serving.start_timeout"],
-            latents=values["planner_latents"],
-        )
-    except ValueError as error:
-        raise ParameterError(f"Parameters of planner remote: {error}") from error
-
-
-def read_episode_defaults(
-    values: Mapping[str, Any], robot: RobotLimits | None = None
-) -> EpisodeDefaults:
-    """What an episode is run with.
-
-    Args:
-        values: of the parameters.
-        robot: the arm as it is described; None: the model that is named.
-
-    Raises:
-        ParameterError: a value is not allowed, alone or together with another.
-    """
-    _check_choices(values)
-    limits = _section(values, "limits") | {"robot": robot or LIMITS[values["robot"]]}
-    if values["commander"] == "dry_run":
-        # Nobody follows in a dry run; every step is planned from where the arm is.
-        limits["drift_patience"] = sys.maxsize
-    try:
-        control = ControlSettings(
-            motion=MotionSettings(**_section(values, "motion")),
-            freshness=FreshnessLimits(**_section(values, "max_age")),
-            safety=SafetyLimits(**limits),
-            look_ahead=LookAheadSettings(**_section(values, "non_blocking")),
-            queue=QueueSettings(**_section(values, "queue")),
-        )
-        search = load_profile(values["search"])
-    except ValueError as error:
-        raise ParameterError(f"Parameter {error}") from error
-    return EpisodeDefaults(
-        search_name=values["search"],
-        search=search,
-        plan_deadline=values["plan_deadline"] or None,
-        seed=values["seed"],
-        control_mode=values["control_mode"],
-        energy_threshold=values["energy_threshold"],
-        step_budget=values["step_budget"],
-        time_limit=values["time_limit"],
-        ready_timeout=values["ready_timeout"],
-        control=control,
-    )
-
-
-def _section(values: Mapping[str, Any], section: str) -> dict[str, Any]:
-    prefix = f"{section}."
-    return {
-        name.removeprefix(prefix): _GEOMETRY[name](name, value) if name in _GEOMETRY else value
-        for name, value in values.items()
-        if name.startswith(prefix)
-    }
-
-
-def _point(name: str, value: Sequence[float]) -> tuple[float, ...]:
-    if len(value) != 3:
-        raise ParameterError(f"Parameter {name} must hold x, y and z, not {len(value)} numbers.")
-    return tuple(value)
-
-
-def _boxes(name: str, value: Sequence[float]) -> tuple[Any, ...]:
-    if list(value) == [0.0]:
-        return ()
-    if len(value) % 6:
-        raise ParameterError(
-            f"Parameter {name} must hold six numbers for each box, its lowest corner x, y, z and "
-            f"its highest, or a single 0.0 for none; it holds {len(value)}."
-        )
-    return tuple(
-        (_point(name, value[start : start + 3]), _point(name, value[start + 3 : start + 6]))
-        for start in range(0, len(value), 6)
-    )
-
-
-_GEOMETRY = {
-    "limits.workspace_min": _point,
-    "limits.workspace_max": _point,
-    "limits.forbidden_boxes": _boxes,
-}
-
-
-def _check_choices(values: Mapping[str, Any]) -> None:
+def check_choices(values: Mapping[str, Any]) -> None:
+    """Raise ParameterError when a value is none of those that its parameter knows."""
     for declared in PARAMETERS:
         value = values[declared.name]
         if declared.choices and value not in declared.choices:

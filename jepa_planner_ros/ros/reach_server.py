@@ -33,9 +33,10 @@ from jepa_planner_ros.control import (
 from jepa_planner_ros.control.runner import TICK_PERIOD
 from jepa_planner_ros.ros.declaration import ParameterError
 from jepa_planner_ros.ros.goals import GoalError, ReachRequest, read_goal, require_shape_of
-from jepa_planner_ros.ros.parameters import current_values, read_episode_defaults
+from jepa_planner_ros.ros.parameters import current_values
 from jepa_planner_ros.ros.reporting import GoalFollower, Reporter, result_message
 from jepa_planner_ros.ros.robot import RosRobot
+from jepa_planner_ros.ros.settings import read_episode_defaults
 from jepa_planner_ros.types import Encoder, PlannerError
 
 _RESULT_KEPT = 900

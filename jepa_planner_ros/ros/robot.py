@@ -30,7 +30,7 @@ from jepa_planner_ros.ros.images import (
     decode_compressed_image,
     decode_image,
 )
-from jepa_planner_ros.ros.parameters import Wiring
+from jepa_planner_ros.ros.settings import Wiring
 from jepa_planner_ros.ros.streams import SensorStream
 from jepa_planner_ros.types import Float64Array
 
