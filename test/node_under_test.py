@@ -27,6 +27,7 @@ from rclpy.action import ActionClient
 from rclpy.executors import Executor, MultiThreadedExecutor, SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, qos_profile_sensor_data
+from rclpy.task import Future
 from sensor_msgs.msg import CompressedImage, Image, JointState
 from std_msgs.msg import Float64MultiArray, String
 
@@ -315,12 +316,16 @@ def spinning(executor: Executor, *nodes: Node) -> Iterator[None]:
     """Nodes that are spun in a thread of their own."""
     for node in nodes:
         executor.add_node(node)
-    thread = threading.Thread(target=executor.spin, daemon=True)
+    ended: Future[None] = Future()
+    spin = executor.spin_until_future_complete
+    thread = threading.Thread(target=spin, args=(ended,), daemon=True)
     thread.start()
     try:
         yield
     finally:
-        executor.shutdown(2.0)
+        # First the thread, since it uses what the executor's end destroys.
+        ended.set_result(None)
         thread.join(2.0)
+        executor.shutdown(2.0)
         for node in nodes:
             node.destroy_node()

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 import numpy as np
-import rclpy
 from geometry_msgs.msg import PoseStamped
 from jepa_planner_msgs.action import ReachGoal
 from jepa_planner_msgs.msg import Plan as PlanMessage
 from jepa_planner_msgs.msg import SubGoal
 from jepa_planner_msgs.srv import ResetSimulation
 from rclpy.client import Client
-from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.parameter import Parameter
 from rclpy.parameter_client import AsyncParameterClient
 from rclpy.qos import QoSProfile
-from rclpy.signals import SignalHandlerOptions
 from rclpy.task import Future
 from sensor_msgs.msg import CameraInfo
 from sensor_msgs.msg import Image as ImageMessage
@@ -31,6 +26,7 @@ from sensor_msgs.msg import Image as ImageMessage
 from jepa_planner_ros.cli import CommandError
 from jepa_planner_ros.geometry import GRIPPER, POSITION
 from jepa_planner_ros.report import EpisodeRecord, Image, LatencyRecord, StepRecord
+from jepa_planner_ros.ros.background import BackgroundNode
 from jepa_planner_ros.ros.clock import duration_message, nanoseconds, ros_now, seconds
 from jepa_planner_ros.ros.goal_client import GoalClient, GoalNotTakenError
 from jepa_planner_ros.ros.images import decode_image
@@ -87,9 +83,8 @@ class EpisodeClient:
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
-        self._context = rclpy.Context()
-        rclpy.init(context=self._context, signal_handler_options=SignalHandlerOptions.NO)
-        self._node = rclpy.create_node("jepa_planner_demo", context=self._context)
+        self._background = BackgroundNode("jepa_planner_demo")
+        self._node = self._background.node
         self._frames: deque[ImageMessage] = deque(maxlen=_FRAMES_KEPT)
         self._poses: deque[PoseStamped] = deque(maxlen=200)
         self._plans: deque[PlanMessage] = deque()
@@ -107,10 +102,7 @@ class EpisodeClient:
         )
         self._goals = GoalClient(self._node, PLANNER, self._wait_for)
         self._parameters = AsyncParameterClient(self._node, PLANNER)
-        self._executor = SingleThreadedExecutor(context=self._context)
-        self._executor.add_node(self._node)
-        self._thread = threading.Thread(target=self._spin, name="ros", daemon=True)
-        self._thread.start()
+        self._background.start()
 
     def __enter__(self) -> EpisodeClient:
         return self
@@ -121,8 +113,7 @@ class EpisodeClient:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        rclpy.shutdown(context=self._context)
-        self._thread.join(timeout=0.3)
+        self._background.close()
 
     def simulation_ready(self) -> bool:
         """Whether the simulation can be reset and its camera and arm are heard."""
@@ -233,10 +224,6 @@ class EpisodeClient:
             "the planner did not tell its energy_threshold",
         )
         return float(response.values[0].double_value)
-
-    def _spin(self) -> None:
-        with suppress(ExternalShutdownException):
-            self._executor.spin()
 
     def _receive_frame(self, message: ImageMessage) -> None:
         self._frames.append(message)

@@ -13,22 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import rclpy
 from jepa_planner_msgs.action import ReachGoal
 from jepa_planner_msgs.msg import SubGoal
 from jepa_planner_msgs.srv import ResetSimulation
 from rclpy.action.client import ActionClient
 from rclpy.client import Client
-from rclpy.executors import SingleThreadedExecutor
 from rclpy.parameter import Parameter
 from rclpy.parameter_client import AsyncParameterClient
-from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import Image
 from std_srvs.srv import SetBool
 
 from jepa_planner_ros.cli import CommandError
 from jepa_planner_ros.cli.processes import ProcessFamily, Program
-from jepa_planner_ros.control import Outcome, SafetyLimits, Worker
+from jepa_planner_ros.control import Outcome, SafetyLimits
 from jepa_planner_ros.faults.audit import SetpointAudit
 from jepa_planner_ros.faults.catalogue import (
     FAULTS,
@@ -38,6 +35,7 @@ from jepa_planner_ros.faults.catalogue import (
 )
 from jepa_planner_ros.faults.relay import ROBOT, TOPICS, Relay
 from jepa_planner_ros.faults.scenarios import Campaign, Scenario, Verdict, is_expected
+from jepa_planner_ros.ros.background import BackgroundNode
 from jepa_planner_ros.ros.clock import duration_message
 
 PLANNER, SIMULATION = "jepa_planner", "franka_sim"
@@ -157,9 +155,8 @@ class _Stage:
             (),
             logs / "planner.log",
         )
-        self._context = rclpy.Context()
-        rclpy.init(context=self._context, signal_handler_options=SignalHandlerOptions.NO)
-        node = rclpy.create_node("fault_relay", context=self._context)
+        self._background = BackgroundNode("fault_relay")
+        node = self._background.node
         self._relay = Relay(node, audit)
         self._reset: Client[Any, Any] = node.create_client(ResetSimulation, f"{SIMULATION}/reset")
         self._enable: Client[Any, Any] = node.create_client(SetBool, f"{PLANNER}/enable")
@@ -167,10 +164,7 @@ class _Stage:
             node, ReachGoal, f"{PLANNER}/reach_goal"
         )
         self._parameters = AsyncParameterClient(node, PLANNER)
-        self._executor = SingleThreadedExecutor(context=self._context)
-        self._executor.add_node(node)
-        self._spinning = Worker("relay")
-        self._spinning.submit(self._executor.spin)
+        self._background.start()
 
     def __enter__(self) -> _Stage:
         ready = (
@@ -183,9 +177,7 @@ class _Stage:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._executor.shutdown(1.0)
-        rclpy.shutdown(context=self._context)
-        self._spinning.stop(1.0)
+        self._background.close()
 
     def perform(self, scenario: Scenario) -> Verdict:
         """Run one episode."""

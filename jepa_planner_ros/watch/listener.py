@@ -7,9 +7,7 @@ that has none. What is commanded is told by the action's feedback.
 
 from __future__ import annotations
 
-import threading
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -18,7 +16,6 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
-import rclpy
 from action_msgs.msg import GoalStatusArray
 from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import PoseStamped
@@ -26,14 +23,13 @@ from jepa_planner_msgs.action import ReachGoal
 from jepa_planner_msgs.msg import Goal, Outcome, Plan
 from numpy.typing import NDArray
 from rcl_interfaces.msg import Log
-from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.qos import DurabilityPolicy, QoSProfile, qos_profile_sensor_data
 from rclpy.serialization import deserialize_message
-from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image, JointState
 from std_msgs.msg import String
 
 from jepa_planner_ros.report.records import Camera
+from jepa_planner_ros.ros.background import BackgroundNode
 from jepa_planner_ros.ros.images import decode_compressed_image, decode_image
 from jepa_planner_ros.types import Float64Array
 from jepa_planner_ros.watch import hearing
@@ -44,7 +40,6 @@ from jepa_planner_ros.watch.snapshot import Pictures, snapshot
 
 _LOOK_AROUND = 0.5
 """How often the node and the robot's topics are looked for, s."""
-_COMPLAIN_EVERY = 5.0  # s
 _LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 _RELIABLE = QoSProfile(depth=20)
 
@@ -76,37 +71,26 @@ class Listener:
         camera_pose: Float64Array | None = None,
         joint_prefix: str | None = None,
     ) -> None:
-        self._context = rclpy.Context()
-        rclpy.init(
-            args=[],
-            context=self._context,
-            domain_id=domain,
-            signal_handler_options=SignalHandlerOptions.NO,
-        )
-        self._node = rclpy.create_node(
+        self._background = BackgroundNode(
             "jepa_watch",
+            domain=domain,
             namespace=namespace,
-            context=self._context,
             enable_rosout=False,
             start_parameter_services=False,
         )
+        self._node = self._background.node
         self._planner = planner
         self._camera_pose, self._joint_prefix = camera_pose, joint_prefix
-        self.watched = Watched(
-            self._node.resolve_topic_name(planner), self._context.get_domain_id()
-        )
+        self.watched = Watched(self._node.resolve_topic_name(planner), self._background.domain)
         self._view: View | None = None
         self._numbers = count(1)
         self._sources: dict[str, Source] = {}
         self._cameras = {image_topic} if image_topic else {"image_raw/compressed", "image_raw"}
         self._subscribe()
         self._timer = self._node.create_timer(_LOOK_AROUND, self._look_around)
-        self._executor = SingleThreadedExecutor(context=self._context)
-        self._executor.add_node(self._node)
-        self._thread = threading.Thread(target=self._spin, name="ros", daemon=True)
 
     def __enter__(self) -> Listener:
-        self._thread.start()
+        self._background.start()
         return self
 
     def __exit__(
@@ -115,8 +99,7 @@ class Listener:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        rclpy.try_shutdown(context=self._context)
-        self._thread.join(timeout=1.0)
+        self._background.close()
 
     @property
     def sources(self) -> Mapping[str, Source]:
@@ -232,19 +215,6 @@ class Listener:
 
     def _keep(self, name: str, decode: Callable[[], NDArray[np.uint8]]) -> None:
         self._sources = self._sources | {name: Source(next(self._numbers), decode)}
-
-    def _spin(self) -> None:
-        """Hear until the end. A message that cannot be taken apart must not silence the others."""
-        while self._context.ok():
-            try:
-                self._executor.spin()
-            except ExternalShutdownException:
-                return
-            except Exception:
-                self._node.get_logger().error(
-                    f"A message was passed over:\n{traceback.format_exc()}",
-                    throttle_duration_sec=_COMPLAIN_EVERY,
-                )
 
 
 def _decode(kind: type, serialized: bytes) -> NDArray[np.uint8]:
