@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from rosbags.interfaces import Connection, MessageDefinitionFormat
@@ -84,12 +83,7 @@ class Bag:
     def __enter__(self) -> Bag:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush, merge
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import rclpy
@@ -137,12 +136,7 @@ class Player:
     def __enter__(self) -> Player:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bag.close()
         self._executor.shutdown(0.3)
         rclpy.shutdown(context=self._context)

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 from ament_index_python.packages import PackageNotFoundError, get_package_share_directory
@@ -83,12 +82,7 @@ class Recorder:
     def __enter__(self) -> Recorder:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._node.destroy_timer(self._timer)
         self._writer.close()
 

@@ -13,7 +13,6 @@ The same settings, seed and calls give bit-identical states and frames.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import TracebackType
 
 import mujoco
 import numpy as np
@@ -353,12 +352,7 @@ class FrankaSim:
     def __enter__(self) -> FrankaSim:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _wanted_joints(self, reference: Reference) -> Float64Array:
