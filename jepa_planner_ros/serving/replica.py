@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import math
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +13,7 @@ from numpy.typing import NDArray
 from ray import serve
 
 from jepa_planner_ros.search import REFERENCE_SEARCH
+from jepa_planner_ros.serving.device import Device
 from jepa_planner_ros.serving.settings import ServingSettings
 from jepa_planner_ros.serving.stored import LatentCache, StoredScene
 from jepa_planner_ros.types import (
@@ -81,8 +79,6 @@ class WorldModelReplica:
         )
         self._pace_s = settings.pace_s
         self._name = serve.get_replica_context().replica_id.unique_id
-        self._device_lock = asyncio.Lock()
-        self._taken = math.inf
         assert settings.replicas is not None, "decided before replicas are made"
         # As many plans are under way as there are replicas.
         self._latents = LatentCache(settings.replicas)
@@ -90,8 +86,8 @@ class WorldModelReplica:
         self._world_model.rehearse(REFERENCE_SEARCH.horizon)
         begun = time.monotonic()
         self._world_model.rehearse(1)
-        self._last_run = time.monotonic()
-        self._pause_between_checks = (self._last_run - begun) / _SHARE_OF_CHECKS
+        self._pause_between_checks = (time.monotonic() - begun) / _SHARE_OF_CHECKS
+        self._device = Device()
 
     def describe(self) -> ModelDescription:
         """The model that this replica holds."""
@@ -99,45 +95,33 @@ class WorldModelReplica:
 
     async def encode(self, image: NDArray[np.uint8]) -> Float32Array:
         """Latents (tokens, dim) of an RGB frame, uint8 (height, width, 3)."""
-        async with self._device():
-            return await asyncio.to_thread(self._world_model.encode, image)
+        return await self._device.run(lambda: self._world_model.encode(image))
 
     async def evaluate(self, parcel: Sequence[Order]) -> Delivery:
         """Roll out a parcel of a round's candidates, which may be several robots'.
 
         What is wrong with one order is the answer to it, and does not touch the others.
         """
-        async with self._device():
-            scenes = [await self._latents.scene(order.scene) for order in parcel]
-            begun = time.perf_counter()
-            answers = await asyncio.to_thread(
-                lambda: tuple(
-                    self._answer(scene, order.question)
-                    for scene, order in zip(scenes, parcel, strict=True)
-                )
-            )
-            await self._keep_pace(begun, parcel)
-            work = time.perf_counter() - begun
-        return Delivery(answers, self._name, self._world_model.fingerprint, work)
+        scenes = [await self._latents.scene(order.scene) for order in parcel]
+        return await self._device.run(lambda: self._delivery(parcel, scenes))
 
     async def check_health(self) -> None:
         """Called by Serve, which replaces a replica whose model cannot run."""
-        now = time.monotonic()
-        if self._device_lock.locked():
-            # It is running, and a check that waits for a long parcel would look like death.
-            if now - self._taken > _STUCK_S:
+        if self._device.busy:
+            # A check that waits for a long parcel would look like death.
+            if self._device.still_s > _STUCK_S:
                 raise RuntimeError(f"The model has not come back for {_STUCK_S:g} s.")
-        elif now - self._last_run > self._pause_between_checks:
-            async with self._device():
-                await asyncio.to_thread(self._world_model.rehearse, 1)
+        elif self._device.still_s > self._pause_between_checks:
+            await self._device.run(lambda: self._world_model.rehearse(1))
 
-    @asynccontextmanager
-    async def _device(self) -> AsyncIterator[None]:
-        """While the model works for one caller."""
-        async with self._device_lock:
-            self._taken = time.monotonic()
-            yield
-            self._last_run = time.monotonic()
+    def _delivery(self, parcel: Sequence[Order], scenes: Sequence[Scene]) -> Delivery:
+        begun = time.perf_counter()
+        answers = tuple(
+            self._answer(scene, order.question) for scene, order in zip(scenes, parcel, strict=True)
+        )
+        self._keep_pace(begun, parcel)
+        work = time.perf_counter() - begun
+        return Delivery(answers, self._name, self._world_model.fingerprint, work)
 
     def _answer(self, scene: Scene, question: RolloutRequest) -> RolloutReply | PlannerError:
         try:
@@ -148,7 +132,7 @@ class WorldModelReplica:
             _log.exception("A shard was not evaluated")
             return PlannerError(f"{type(error).__name__} in a replica: {error}")
 
-    async def _keep_pace(self, begun: float, parcel: Sequence[Order]) -> None:
+    def _keep_pace(self, begun: float, parcel: Sequence[Order]) -> None:
         size = self._world_model.micro_batch
         batches = sum(-(-len(order.question.candidates) // size) for order in parcel)
-        await asyncio.sleep(begun + batches * self._pace_s - time.perf_counter())
+        time.sleep(max(0.0, begun + batches * self._pace_s - time.perf_counter()))

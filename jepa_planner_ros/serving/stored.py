@@ -94,7 +94,9 @@ class LatentCache:
 
     async def _fetch(self, stored: StoredLatent) -> Float32Array:
         if stored.digest not in self._fetched:
-            self._fetched[stored.digest] = await stored.reference
+            fetched = await stored.reference
+            # Another parcel may have fetched the same meanwhile.
+            self._fetched.setdefault(stored.digest, fetched)
         self._fetched.move_to_end(stored.digest)
         while len(self._fetched) > self._capacity:
             self._fetched.popitem(last=False)
