@@ -47,12 +47,14 @@ class Replicas:
     def __init__(self, world_model: WorldModel) -> None:
         self._world_model = world_model
         self.parcels: list[list[int]] = []
+        self.time_left: list[float] = []
         self.trouble: list[Exception | asyncio.Event] = []
         self.evaluate = Remote(self._evaluate)
 
     async def _evaluate(self, parcel: Sequence[Order]) -> Delivery:
         name = f"replica-{len(self.parcels) % 2}"
         self.parcels.append([len(order.question.candidates) for order in parcel])
+        self.time_left += [order.time_left for order in parcel]
         if self.trouble:
             trouble = self.trouble.pop(0)
             if isinstance(trouble, Exception):
@@ -121,6 +123,24 @@ def test_what_is_wrong_with_one_plan_does_not_touch_the_others(world_model: Worl
     first, second, failed, third = asyncio.run(run())
     assert isinstance(failed, PlannerError)
     assert all(isinstance(one, RoundReport) for one in (first, second, third))
+
+
+def test_an_order_loses_the_time_that_it_waits_for_its_round(world_model: WorldModel) -> None:
+    replicas = Replicas(world_model)
+    may_go_on = asyncio.Event()
+    replicas.trouble = [may_go_on]
+
+    async def run() -> None:
+        shared = tier(replicas)
+        first = asyncio.create_task(shared.evaluate(order(0, 1)))
+        await asyncio.sleep(0)
+        second = asyncio.create_task(shared.evaluate(replace(order(1, 1), time_left=60.0)))
+        await asyncio.sleep(0.2)
+        may_go_on.set()
+        await asyncio.gather(first, second)
+
+    asyncio.run(run())
+    assert 50.0 < replicas.time_left[1] <= 59.8
 
 
 def test_a_parcel_of_a_dead_replica_goes_to_another(world_model: WorldModel) -> None:

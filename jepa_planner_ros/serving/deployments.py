@@ -90,7 +90,7 @@ class ClusterPlanner:
         self._asking += 1
         self._metrics.asking(self._asking)
         try:
-            served = await _within(timeout_s, self._plan(request, robot))
+            served = await _within(timeout_s, self._plan(request, robot, begun + timeout_s))
         except PlannerError as error:
             self._metrics.refused(robot, error)
             raise
@@ -118,7 +118,7 @@ class ClusterPlanner:
             return latent
         raise all_dead(ATTEMPTS, "encoding the same frame")
 
-    async def _plan(self, request: PlanRequest, robot: str) -> ServedPlan:
+    async def _plan(self, request: PlanRequest, robot: str, until: float) -> ServedPlan:
         description = await self.describe()
         assert self._tier is not None, "made with the description"
         async with self._turns.turn(robot) as waited:
@@ -127,7 +127,8 @@ class ClusterPlanner:
             rounds: list[RoundReport] = []
             while True:
                 scene = self._store.scene(request.scene, question.goal)
-                order = Order(scene, replace(question, goal=None))
+                time_left = until - time.perf_counter()
+                order = Order(scene, replace(question, goal=None), time_left)
                 rounds.append(await self._tier.evaluate(order))
                 try:
                     question = search.send(rounds[-1].reply)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from ray import serve
+from ray.exceptions import RayError
 
 from jepa_planner_ros.search import REFERENCE_SEARCH
 from jepa_planner_ros.serving.device import Device
@@ -20,6 +22,7 @@ from jepa_planner_ros.types import (
     Float32Array,
     ModelDescription,
     PlannerError,
+    PlannerUnavailableError,
     RolloutReply,
     RolloutRequest,
     Scene,
@@ -28,7 +31,7 @@ from jepa_planner_ros.world_model import load_world_model
 
 # Looking after its health may cost a replica so little of its time.
 _SHARE_OF_CHECKS = 0.02
-# A model that has been at one parcel or frame for longer than this, s, will not come back.
+# A model that has been at one micro-batch or frame for longer than this, s, will not come back.
 _STUCK_S = 120.0
 
 _log = logging.getLogger(__name__)
@@ -36,10 +39,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """Candidates to be rolled out from a scene."""
+    """Candidates to be rolled out from a scene.
+
+    Attributes:
+        scene: where they start.
+        question: about them.
+        time_left: the answer is of no use to anybody so many seconds later.
+    """
 
     scene: StoredScene
     question: RolloutRequest
+    time_left: float = math.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,8 +112,9 @@ class WorldModelReplica:
 
         What is wrong with one order is the answer to it, and does not touch the others.
         """
-        scenes = [await self._latents.scene(order.scene) for order in parcel]
-        return await self._device.run(lambda: self._delivery(parcel, scenes))
+        arrived = time.monotonic()
+        scenes = [await self._scene(order) for order in parcel]
+        return await self._device.run(lambda: self._delivery(parcel, scenes, arrived))
 
     async def check_health(self) -> None:
         """Called by Serve, which replaces a replica whose model cannot run."""
@@ -114,25 +125,54 @@ class WorldModelReplica:
         elif self._device.still_s > self._pause_between_checks:
             await self._device.run(lambda: self._world_model.rehearse(1))
 
-    def _delivery(self, parcel: Sequence[Order], scenes: Sequence[Scene]) -> Delivery:
+    async def _scene(self, order: Order) -> Scene | PlannerError:
+        try:
+            return await self._latents.scene(order.scene)
+        except RayError as error:
+            return PlannerUnavailableError(f"latents were lost on their way to a replica: {error}")
+
+    def _delivery(
+        self, parcel: Sequence[Order], scenes: Sequence[Scene | PlannerError], arrived: float
+    ) -> Delivery:
         begun = time.perf_counter()
         answers = tuple(
-            self._answer(scene, order.question) for scene, order in zip(scenes, parcel, strict=True)
+            self._answer(scene, order.question, arrived + order.time_left)
+            for scene, order in zip(scenes, parcel, strict=True)
         )
-        self._keep_pace(begun, parcel)
         work = time.perf_counter() - begun
         return Delivery(answers, self._name, self._world_model.fingerprint, work)
 
-    def _answer(self, scene: Scene, question: RolloutRequest) -> RolloutReply | PlannerError:
+    def _answer(
+        self, scene: Scene | PlannerError, question: RolloutRequest, until: float
+    ) -> RolloutReply | PlannerError:
+        if isinstance(scene, PlannerError):
+            return scene
         try:
-            return self._world_model.evaluate(scene, question)
+            parts = self._micro_batches(question, until)
+            return RolloutReply.joined([self._rolled_out(scene, part) for part in parts])
+        except PlannerError as error:
+            return error
         except ValueError as error:
             return PlannerError(str(error))
         except Exception as error:  # PyTorch's and CUDA's have no common base.
             _log.exception("A shard was not evaluated")
             return PlannerError(f"{type(error).__name__} in a replica: {error}")
 
-    def _keep_pace(self, begun: float, parcel: Sequence[Order]) -> None:
+    def _micro_batches(self, question: RolloutRequest, until: float) -> Iterator[RolloutRequest]:
+        """The question in parts, as the model takes it anyhow, for as long as they are wanted.
+
+        Raises:
+            PlannerUnavailableError: nobody waits for the rest.
+        """
         size = self._world_model.micro_batch
-        batches = sum(-(-len(order.question.candidates) // size) for order in parcel)
-        time.sleep(max(0.0, begun + batches * self._pace_s - time.perf_counter()))
+        for start in range(0, len(question.candidates), size):
+            if time.monotonic() > until or not self._device.wanted:
+                raise PlannerUnavailableError("time was up before all candidates were rolled out.")
+            yield question.part(slice(start, start + size))
+
+    def _rolled_out(self, scene: Scene, part: RolloutRequest) -> RolloutReply:
+        begun = time.perf_counter()
+        reply = self._world_model.evaluate(scene, part)
+        time.sleep(max(0.0, begun + self._pace_s - time.perf_counter()))
+        self._device.moved()
+        return reply

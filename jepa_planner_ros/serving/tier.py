@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextvars import Context
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ray.exceptions import RayActorError, RayTaskError
 from ray.serve.handle import DeploymentHandle
@@ -159,8 +159,15 @@ class Tier:
 
 def _packed(share: Sequence[Shard], asked: Sequence[_Asked]) -> list[Order]:
     """The orders that a parcel consists of."""
-    orders = ((asked[shard.question].order, shard.candidates) for shard in share)
-    return [replace(order, question=order.question.part(part)) for order, part in orders]
+    return [_shard_of(asked[shard.question], shard.candidates) for shard in share]
+
+
+def _shard_of(one: _Asked, candidates: slice) -> Order:
+    return Order(
+        one.order.scene,
+        one.order.question.part(candidates),
+        one.order.time_left - (time.perf_counter() - one.since),
+    )
 
 
 def _collected(
