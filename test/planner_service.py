@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from jepa_planner_ros.planning import InProcessPlanner
 from jepa_planner_ros.serving.endpoint import JepaPlannerMethods, PlannerEndpoint
-from jepa_planner_ros.serving.messages import ServedPlan, ServingReport
+from jepa_planner_ros.serving.messages import ServedPlan, ServingReport, require_model
 from jepa_planner_ros.serving.wire.jepa_planner_pb2_grpc import add_JepaPlannerServicer_to_server
 from jepa_planner_ros.types import Float32Array, ModelDescription, PlanRequest
 from jepa_planner_ros.world_model import WorldModel
@@ -38,7 +38,10 @@ class InProcessService:
     async def describe(self) -> ModelDescription:
         return self._planner.describe()
 
-    async def plan(self, request: PlanRequest, timeout_s: float, robot: str) -> ServedPlan:
+    async def plan(
+        self, request: PlanRequest, timeout_s: float, robot: str, encoded_with: str
+    ) -> ServedPlan:
+        require_model(self._world_model.fingerprint, encoded_with)
         self.requests.append((request, robot))
         if self.trouble:
             raise self.trouble.pop()

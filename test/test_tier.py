@@ -62,7 +62,7 @@ class Replicas:
             await trouble.wait()
         await asyncio.sleep(0.001)
         answers = tuple(self._answer(order) for order in parcel)
-        return Delivery(answers, name, self._world_model.fingerprint, work=0.0)
+        return Delivery(answers, name, self._world_model.describe(), work=0.0)
 
     def _answer(self, order: Order) -> RolloutReply | PlannerError:
         try:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,16 +23,22 @@ from ray.serve.handle import DeploymentHandle
 
 from jepa_planner_ros.planning import planning
 from jepa_planner_ros.serving.failures import all_dead, planner_error
-from jepa_planner_ros.serving.messages import ServedPlan, ServingReport
+from jepa_planner_ros.serving.messages import (
+    ModelChangedError,
+    ServedPlan,
+    ServingReport,
+    require_model,
+)
 from jepa_planner_ros.serving.metrics import PlannerMetrics
 from jepa_planner_ros.serving.replica import Order, WorldModelReplica
 from jepa_planner_ros.serving.settings import ServingSettings
 from jepa_planner_ros.serving.stored import LatentStore
-from jepa_planner_ros.serving.tier import ATTEMPTS, RoundReport, Tier
+from jepa_planner_ros.serving.tier import ATTEMPTS, RoundReport, Tier, require_same
 from jepa_planner_ros.serving.turns import Turns
 from jepa_planner_ros.types import (
     Float32Array,
     ModelDescription,
+    Plan,
     PlannerError,
     PlannerUnavailableError,
     PlanRequest,
@@ -68,20 +75,34 @@ class ClusterPlanner:
         self._metrics = PlannerMetrics()
         self._asking = 0
         self._tier: Tier | None = None
-        self._description: ModelDescription | None = None
+        self._first = ""
 
     async def describe(self) -> ModelDescription:
-        """The model that the replicas hold."""
-        if self._description is None:
-            description: ModelDescription = await self._world_models.describe.remote()
-            self._description = replace(description, replicas=self._replicas)
-            self._tier = Tier(self._world_models, self._description)
-        return self._description
-
-    async def plan(self, request: PlanRequest, timeout_s: float, robot: str = "") -> ServedPlan:
-        """Search for the action sequence.
+        """The model that the replicas hold.
 
         Raises:
+            PlannerUnavailableError: replicas died faster than they could be replaced.
+        """
+        return (await self._known_tier()).model
+
+    async def plan(
+        self,
+        request: PlanRequest,
+        timeout_s: float,
+        robot: str = "",
+        encoded_with: str | None = None,
+    ) -> ServedPlan:
+        """Search for the action sequence.
+
+        Args:
+            request: what to plan.
+            timeout_s: the plan is given up after this time, s.
+            robot: whose turn it is.
+            encoded_with: fingerprint of the model that encoded the latents; None for the one that
+                was described first.
+
+        Raises:
+            WrongModelError: the replicas hold another model than encoded the latents.
             PlannerUnavailableError: time is up, too many plans wait, or replicas died faster than
                 they could be replaced.
             PlannerError: the request does not fit the model, or a replica failed.
@@ -90,7 +111,9 @@ class ClusterPlanner:
         self._asking += 1
         self._metrics.asking(self._asking)
         try:
-            served = await _within(timeout_s, self._plan(request, robot, begun + timeout_s))
+            served = await _within(
+                timeout_s, self._plan(request, begun + timeout_s, robot, encoded_with)
+            )
         except PlannerError as error:
             self._metrics.refused(robot, error)
             raise
@@ -110,30 +133,60 @@ class ClusterPlanner:
         return await _within(timeout_s, self._encode(image))
 
     async def _encode(self, image: NDArray[np.uint8]) -> Float32Array:
-        for _ in range(ATTEMPTS):
-            try:
-                latent: Float32Array = await self._world_models.encode.remote(image)
-            except RayActorError:
-                continue
-            return latent
-        raise all_dead(ATTEMPTS, "encoding the same frame")
+        tier = await self._known_tier()
+        call = self._world_models.encode
+        encoded = await _of_any(lambda: call.remote(image), "encoding the same frame")
+        with self._forgotten_on_change(tier):
+            require_same(tier.model, encoded.model)
+        return encoded.latent
 
-    async def _plan(self, request: PlanRequest, robot: str, until: float) -> ServedPlan:
-        description = await self.describe()
-        assert self._tier is not None, "made with the description"
+    async def _known_tier(self) -> Tier:
+        """All replicas together, with what one of them says that they hold."""
+        if self._tier is None:
+            call = self._world_models.describe
+            model = await _of_any(call.remote, "telling their model")
+            if self._tier is None:  # Nobody else has asked meanwhile.
+                self._first = self._first or model.fingerprint
+                self._tier = Tier(self._world_models, replace(model, replicas=self._replicas))
+        return self._tier
+
+    @contextmanager
+    def _forgotten_on_change(self, tier: Tier) -> Iterator[None]:
+        """Ask the replicas anew what they hold, next time, if they have changed."""
+        try:
+            yield
+        except ModelChangedError:
+            if self._tier is tier:
+                self._tier = None
+            raise
+
+    async def _plan(
+        self, request: PlanRequest, until: float, robot: str, encoded_with: str | None
+    ) -> ServedPlan:
         async with self._turns.turn(robot) as waited:
-            search = planning(request, description)
-            question = next(search)
-            rounds: list[RoundReport] = []
-            while True:
-                scene = self._store.scene(request.scene, question.goal)
-                time_left = until - time.perf_counter()
-                order = Order(scene, replace(question, goal=None), time_left)
-                rounds.append(await self._tier.evaluate(order))
-                try:
-                    question = search.send(rounds[-1].reply)
-                except StopIteration as finished:
-                    return ServedPlan(finished.value, _report(rounds, waited))
+            tier = await self._known_tier()
+            require_model(
+                tier.model.fingerprint, self._first if encoded_with is None else encoded_with
+            )
+            with self._forgotten_on_change(tier):
+                plan, rounds = await self._search(request, until, tier)
+        return ServedPlan(plan, _report(rounds, waited))
+
+    async def _search(
+        self, request: PlanRequest, until: float, tier: Tier
+    ) -> tuple[Plan, list[RoundReport]]:
+        search = planning(request, tier.model)
+        question = next(search)
+        rounds: list[RoundReport] = []
+        while True:
+            scene = self._store.scene(request.scene, question.goal)
+            time_left = until - time.perf_counter()
+            order = Order(scene, replace(question, goal=None), time_left)
+            rounds.append(await tier.evaluate(order))
+            try:
+                question = search.send(rounds[-1].reply)
+            except StopIteration as finished:
+                return finished.value, rounds
 
 
 def _report(rounds: Sequence[RoundReport], waited: float) -> ServingReport:
@@ -144,6 +197,20 @@ def _report(rounds: Sequence[RoundReport], waited: float) -> ServingReport:
         overheads=tuple(one.overhead for one in rounds),
         waited=waited + sum(one.waited for one in rounds),
     )
+
+
+async def _of_any(call: Callable[[], Awaitable[Any]], work: str) -> Any:
+    """What a replica answers, whichever of them lives.
+
+    Raises:
+        PlannerUnavailableError: replicas died faster than they could be replaced.
+    """
+    for _ in range(ATTEMPTS):
+        try:
+            return await call()
+        except RayActorError:
+            continue
+    raise all_dead(ATTEMPTS, work)
 
 
 async def _within(timeout_s: float, work: Awaitable[T]) -> T:

@@ -5,6 +5,7 @@ Knows neither Ray nor where the plans are made, so that it can stand behind any 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jepa_planner_ros.serving.limits import require_affordable
-from jepa_planner_ros.serving.messages import PlannerBusyError, ServedPlan
+from jepa_planner_ros.serving.messages import PlannerBusyError, ServedPlan, WrongModelError
 from jepa_planner_ros.serving.token import knows
 from jepa_planner_ros.serving.wire import WireError
 from jepa_planner_ros.serving.wire import jepa_planner_pb2 as pb
@@ -37,6 +38,9 @@ from jepa_planner_ros.types import (
 MAX_TIME_LIMIT_S = 600.0
 """The longest that a request may ask for."""
 
+# Robots wait a second longer for the handshake, s.
+_HANDSHAKE_S = 4.0
+
 _LOOPBACK = re.compile(r"ipv4:127\.|ipv6:(\[|%5B)::1(\]|%5D):|unix:")
 
 # Where a proxy says whom it speaks for.
@@ -51,8 +55,13 @@ class PlanningService(Protocol):
     async def describe(self) -> ModelDescription:
         """The model that plans."""
 
-    async def plan(self, request: PlanRequest, timeout_s: float, robot: str) -> ServedPlan:
-        """Search for the action sequence. Raises `PlannerError`."""
+    async def plan(
+        self, request: PlanRequest, timeout_s: float, robot: str, encoded_with: str
+    ) -> ServedPlan:
+        """Search for the action sequence, from latents of the model of this fingerprint.
+
+        Raises `PlannerError`.
+        """
 
     async def encode(self, image: NDArray[np.uint8], timeout_s: float) -> Float32Array:
         """Latents (tokens, dim) of a frame. Raises `PlannerError`."""
@@ -66,10 +75,6 @@ class CallContext(Protocol):
 
     def invocation_metadata(self) -> Sequence[tuple[str, Any]]:
         """What the caller says of itself."""
-
-
-class _WrongModelError(PlannerError):
-    """The robot's latents are another model's."""
 
 
 class _UnauthenticatedError(PlannerError):
@@ -93,7 +98,7 @@ class PlannerEndpoint:
         """The handshake."""
         try:
             self._admit(context)
-            description = await self._service.describe()
+            description = await self._described()
         except Exception as error:
             return pb.GetModelReply(refusal=_refusal(error))
         return pb.GetModelReply(model=to_record(description, _no_latents))
@@ -141,13 +146,15 @@ class PlannerEndpoint:
     async def _plan(self, message: pb.PlanRequest) -> pb.PlanReply:
         arrived = time.perf_counter()
         try:
-            await self._require_model(message.model_fingerprint)
             request = from_record(PlanRequest, message.request, self._latents.read)
             require_affordable(request.search)
             dtype = _reply_dtype(message.latent_dtype)
             decoded = time.perf_counter()
             served = await self._service.plan(
-                request, _time_limit(message.time_limit_s), message.robot
+                request,
+                _time_limit(message.time_limit_s),
+                message.robot,
+                message.model_fingerprint,
             )
             plan = to_record(served, lambda latent: whole_latent(latent, dtype))
         except Exception as error:
@@ -168,6 +175,14 @@ class PlannerEndpoint:
         )
         return pb.PlanReply(request_id=message.request_id, plan=plan, timing=timing)
 
+    async def _described(self) -> ModelDescription:
+        try:
+            return await asyncio.wait_for(self._service.describe(), _HANDSHAKE_S)
+        except asyncio.TimeoutError:
+            raise PlannerUnavailableError(
+                f"no replica has told its model within {_HANDSHAKE_S:g} s; they may be starting."
+            ) from None
+
     def _admit(self, context: CallContext) -> None:
         said = dict(context.invocation_metadata())
         if self._token is None:
@@ -181,14 +196,6 @@ class PlannerEndpoint:
         if not knows(self._token, str(given)):
             raise _UnauthenticatedError(
                 "the token is missing or wrong: give the client the planner's token."
-            )
-
-    async def _require_model(self, encoded_with: str) -> None:
-        plans_with = (await self._service.describe()).fingerprint
-        if encoded_with != plans_with:
-            raise _WrongModelError(
-                f"the planner serves model {plans_with} but frames are encoded with model "
-                f"{encoded_with}: give both the same checkpoint."
             )
 
 
@@ -230,7 +237,7 @@ _REFUSALS = (
     (UnknownLatentError, pb.Refusal.UNKNOWN_LATENT),
     (WireError, pb.Refusal.INVALID),
     (_UnauthenticatedError, pb.Refusal.UNAUTHENTICATED),
-    (_WrongModelError, pb.Refusal.WRONG_MODEL),
+    (WrongModelError, pb.Refusal.WRONG_MODEL),
     (PlannerBusyError, pb.Refusal.BUSY),
     (PlannerUnavailableError, pb.Refusal.UNAVAILABLE),
     (PlannerError, pb.Refusal.FAILED),

@@ -16,6 +16,23 @@ class PlannerBusyError(PlannerUnavailableError):
     """Too many plans wait already."""
 
 
+class ModelChangedError(PlannerUnavailableError):
+    """A replica holds another model, or computes with it otherwise, than the planner was told."""
+
+
+class WrongModelError(PlannerError):
+    """The latents of a request are another model's."""
+
+
+def require_model(plans_with: str, encoded_with: str) -> None:
+    """Raise `WrongModelError` unless one model plans and encodes, by its fingerprints."""
+    if encoded_with != plans_with:
+        raise WrongModelError(
+            f"the planner serves model {plans_with} but frames are encoded with model "
+            f"{encoded_with}: give both the same checkpoint."
+        )
+
+
 @dataclass(frozen=True)
 class ServingReport:
     """How a plan was shared out.

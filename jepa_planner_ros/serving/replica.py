@@ -59,14 +59,22 @@ class Delivery:
     Attributes:
         answers: to each of them, in their order.
         replica: who answers.
-        fingerprint: the weights it answers with.
+        model: what it answers with.
         work: time that the model took, s.
     """
 
     answers: tuple[RolloutReply | PlannerError, ...]
     replica: str
-    fingerprint: str
+    model: ModelDescription
     work: float
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """A frame's latents (tokens, dim), and the model that encoded it."""
+
+    latent: Float32Array
+    model: ModelDescription
 
 
 class WorldModelReplica:
@@ -96,16 +104,18 @@ class WorldModelReplica:
         self._world_model.rehearse(REFERENCE_SEARCH.horizon)
         begun = time.monotonic()
         self._world_model.rehearse(1)
+        self._model = self._world_model.describe()
         self._pause_between_checks = (time.monotonic() - begun) / _SHARE_OF_CHECKS
         self._device = Device()
 
     def describe(self) -> ModelDescription:
         """The model that this replica holds."""
-        return self._world_model.describe()
+        return self._model
 
-    async def encode(self, image: NDArray[np.uint8]) -> Float32Array:
-        """Latents (tokens, dim) of an RGB frame, uint8 (height, width, 3)."""
-        return await self._device.run(lambda: self._world_model.encode(image))
+    async def encode(self, image: NDArray[np.uint8]) -> Encoded:
+        """Latents of an RGB frame, uint8 (height, width, 3)."""
+        latent = await self._device.run(lambda: self._world_model.encode(image))
+        return Encoded(latent, self._model)
 
     async def evaluate(self, parcel: Sequence[Order]) -> Delivery:
         """Roll out a parcel of a round's candidates, which may be several robots'.
@@ -140,7 +150,7 @@ class WorldModelReplica:
             for scene, order in zip(scenes, parcel, strict=True)
         )
         work = time.perf_counter() - begun
-        return Delivery(answers, self._name, self._world_model.fingerprint, work)
+        return Delivery(answers, self._name, self._model, work)
 
     def _answer(
         self, scene: Scene | PlannerError, question: RolloutRequest, until: float

@@ -11,12 +11,13 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextvars import Context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ray.exceptions import RayActorError, RayTaskError
 from ray.serve.handle import DeploymentHandle
 
 from jepa_planner_ros.serving.failures import all_dead, planner_error
+from jepa_planner_ros.serving.messages import ModelChangedError
 from jepa_planner_ros.serving.replica import Delivery, Order
 from jepa_planner_ros.serving.shards import Shard, parcels
 from jepa_planner_ros.types import ModelDescription, PlannerError, RolloutReply
@@ -73,7 +74,7 @@ class Tier:
 
     def __init__(self, world_models: DeploymentHandle, model: ModelDescription) -> None:
         self._world_models = world_models
-        self._model = model
+        self.model = model
         self._waiting: list[_Asked] = []
         self._asked: list[_Asked] = []
         self._round: asyncio.Task[None] | None = None
@@ -82,6 +83,7 @@ class Tier:
         """Have a question answered in the next round.
 
         Raises:
+            ModelChangedError: a replica holds another model.
             PlannerUnavailableError: replicas died faster than they could be replaced.
             PlannerError: a replica could not answer it.
         """
@@ -117,7 +119,7 @@ class Tier:
             self._begin()
 
     async def _play(self, asked: Sequence[_Asked]) -> None:
-        model = self._model
+        model = self.model
         numbers = [len(one.order.question.candidates) for one in asked]
         shares = parcels(numbers, model.micro_batch, model.replicas)
         begun = time.perf_counter()
@@ -151,8 +153,10 @@ class Tier:
                 return _Sent(planner_error(error), attempt)
             except Exception as error:  # Ray's and Serve's have no common base.
                 return _Sent(PlannerError(f"Ray failed: {type(error).__name__}: {error}"), attempt)
-            if delivery.fingerprint != self._model.fingerprint:
-                return _Sent(_changed(delivery, self._model), attempt)
+            try:
+                require_same(self.model, delivery.model)
+            except ModelChangedError as error:
+                return _Sent(error, attempt)
             return _Sent(delivery, attempt)
         return _Sent(all_dead(ATTEMPTS, "evaluating the same candidates"), ATTEMPTS)
 
@@ -193,9 +197,22 @@ def _collected(
     return RolloutReply.joined(replies), tuple(replicas)
 
 
-def _changed(delivery: Delivery, model: ModelDescription) -> PlannerError:
-    return PlannerError(
-        f"replica {delivery.replica} was restarted with other weights ({delivery.fingerprint}) "
-        f"than the planner's ({model.fingerprint}): the checkpoint has changed on disk; start the "
-        "planner again."
+def require_same(described: ModelDescription, answering: ModelDescription) -> None:
+    """Raise `ModelChangedError` unless both give the same energies.
+
+    Whether compiled code has run is left out: where compiling has failed for one replica only, its
+    plans are better than none.
+    """
+    if replace(answering, compiled=described.compiled, replicas=described.replicas) != described:
+        raise ModelChangedError(
+            f"a replica answers with {_in_words(answering)}, but the planner was told of "
+            f"{_in_words(described)}: replicas are being replaced, or the checkpoint has changed "
+            "on disk since some of them were started."
+        )
+
+
+def _in_words(model: ModelDescription) -> str:
+    return (
+        f"model {model.fingerprint} in {model.precision} on {model.device} by "
+        f"{model.micro_batch} candidates"
     )
