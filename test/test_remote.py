@@ -26,7 +26,6 @@ from jepa_planner_ros.search import (
     GaussNewtonSettings,
     GradientSettings,
     MppiSettings,
-    SurrogateSettings,
 )
 from jepa_planner_ros.serving import RemotePlanner, RemoteSettings
 from jepa_planner_ros.serving.endpoint import PlannerEndpoint
@@ -157,19 +156,9 @@ def test_a_scene_of_the_wrong_size_is_refused_and_the_next_plan_works(
     assert planner.plan(request()).rollouts == 33
 
 
-@pytest.mark.parametrize(
-    "search",
-    [
-        replace(SEARCH, samples=10**9),
-        replace(SEARCH, rounds=10**6),
-        CrossEntropySettings(horizon=10**5),
-        SurrogateSettings(designs=(12, 10**7)),
-        replace(FAST_SEARCH, guard=replace(FAST_SEARCH.guard, samples=10**7)),
-    ],
-)
-def test_a_search_of_absurd_size_is_refused(planner: RemotePlanner, search: SearchSettings) -> None:
+def test_a_search_of_absurd_size_is_refused(planner: RemotePlanner) -> None:
     with pytest.raises(PlannerError, match="too large for a shared planner"):
-        planner.plan(request(search=search))
+        planner.plan(request(search=replace(SEARCH, samples=10**9)))
 
 
 @pytest.mark.parametrize(
