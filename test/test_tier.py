@@ -6,6 +6,7 @@ The replicas are real world models, called without Ray, so that one can be slow 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -123,6 +124,37 @@ def test_what_is_wrong_with_one_plan_does_not_touch_the_others(world_model: Worl
     first, second, failed, third = asyncio.run(run())
     assert isinstance(failed, PlannerError)
     assert all(isinstance(one, RoundReport) for one in (first, second, third))
+
+
+def test_answers_that_do_not_fit_together_are_one_plan_s_concern(world_model: WorldModel) -> None:
+    class Inconsistent(Replicas):
+        """Never returns the same number of components."""
+
+        widths = itertools.count(1)
+
+        def _answer(self, order: Order) -> RolloutReply | PlannerError:
+            reply = super()._answer(order)
+            if isinstance(reply, RolloutReply) and order.question.components is not None:
+                shape = *reply.energies.shape, next(self.widths)
+                return replace(reply, components=np.zeros(shape, np.float32))
+            return reply
+
+    replicas = Inconsistent(world_model)
+    odd = order(1, 8)
+    odd = replace(odd, question=replace(odd.question, components=np.arange(3)))
+
+    async def run() -> list[RoundReport | BaseException]:
+        shared = tier(replicas)
+        return await asyncio.gather(
+            *(shared.evaluate(one) for one in (order(0, 1), odd, order(2, 1))),
+            return_exceptions=True,
+        )
+
+    first, failed, third = asyncio.run(run())
+    assert isinstance(failed, PlannerError)
+    assert "ValueError" in str(failed)
+    assert isinstance(first, RoundReport)
+    assert isinstance(third, RoundReport)
 
 
 def test_an_order_loses_the_time_that_it_waits_for_its_round(world_model: WorldModel) -> None:

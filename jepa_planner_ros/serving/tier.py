@@ -112,7 +112,7 @@ class Tier:
         if not ended.cancelled() and (error := ended.exception()) is not None:
             for one in self._asked:
                 if not one.answer.done():
-                    one.answer.set_exception(PlannerError(f"{type(error).__name__}: {error}"))
+                    one.answer.set_exception(_in_a_sentence(error))
         self._round = None
         self._waiting = [one for one in self._waiting if not one.answer.done()]
         if self._waiting:
@@ -134,8 +134,8 @@ class Tier:
                 continue  # It was given up meanwhile.
             try:
                 reply, replicas = _collected(number, shares, sent)
-            except PlannerError as error:
-                one.answer.set_exception(error)
+            except Exception as error:  # An answer may be too large, or not fit together.
+                one.answer.set_exception(_in_a_sentence(error))
             else:
                 waited = begun - one.since
                 one.answer.set_result(
@@ -195,6 +195,12 @@ def _collected(
             replies.append(answer)
             replicas.append(outcome.delivery.replica)
     return RolloutReply.joined(replies), tuple(replicas)
+
+
+def _in_a_sentence(error: BaseException) -> PlannerError:
+    if isinstance(error, PlannerError):
+        return error
+    return PlannerError(f"the answers of the replicas are lost: {type(error).__name__}: {error}")
 
 
 def require_same(described: ModelDescription, answering: ModelDescription) -> None:
