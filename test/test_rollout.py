@@ -302,3 +302,27 @@ def test_precisions_err_in_the_expected_order() -> None:
     assert noise["tf32"] == noise["fp32"] < 0.1 * noise["fp16"]
     assert noise["fp16"] < 0.25 * noise["bf16"] < noise["int8"]
     assert noise["fp16"] < 0.1 * float(truth.std())
+
+
+def test_only_a_few_horizons_are_kept_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With calls in place of CUDA graphs, which need a GPU."""
+    recorded: list[int] = []
+
+    def record(function: Callable[[Tensor], Rollout], example: Tensor) -> Callable[..., Rollout]:
+        recorded.append(example.shape[1])
+        return function
+
+    monkeypatch.setattr("jepa_planner_ros.world_model.rollout.RecordedCall", record)
+    config = sizes(16, (2, 2))
+    engine = RolloutEngine(config, random_predictor(config).state_dict(), BATCH, CPU, FP64)
+    engine._records = True
+    engine.observe(random_context(config, 1), horizon=6)
+
+    def roll(horizon: int) -> None:
+        list(engine.rollouts(random_actions(BATCH, horizon).numpy()))
+
+    for horizon in (1, 2, 3, 4, 1, 5, 6, 1):
+        roll(horizon)
+    assert recorded == [1, 2, 3, 4, 5, 6]
+    roll(2)
+    assert recorded == [1, 2, 3, 4, 5, 6, 2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -25,6 +26,9 @@ from jepa_planner_ros.world_model.prepared import (
 )
 from jepa_planner_ros.world_model.rope import RopeTable, frame_positions
 from jepa_planner_ros.world_model.transformer import latent_norm
+
+# Each keeps memory of its own on the GPU, for as many actions as it was recorded with.
+_MOST_RECORDED = 4
 
 
 class Rollout(NamedTuple):
@@ -200,7 +204,7 @@ class RolloutEngine:
         self._proj = workshop.linear(weights, "proj")
         self._forward = compiler(forward) if compiler else forward
         self._records = compiler is not None and device.type == "cuda"
-        self._recorded: dict[tuple[int, int], RecordedCall] = {}
+        self._recorded: OrderedDict[tuple[int, int], RecordedCall] = OrderedDict()
         self._ropes: tuple[RopeTable, ...] = ()
         self._memory = torch.empty(0)
         self._present = 0
@@ -272,7 +276,10 @@ class RolloutEngine:
                 return self._roll_out(actions)
             key = self._present, actions.shape[1]
             if key not in self._recorded:
+                if len(self._recorded) == _MOST_RECORDED:
+                    self._recorded.popitem(last=False)
                 self._recorded[key] = RecordedCall(self._roll_out, actions)
+            self._recorded.move_to_end(key)
             outcome: Rollout = self._recorded[key](actions)
             return outcome
 
