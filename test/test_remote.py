@@ -31,6 +31,7 @@ from jepa_planner_ros.serving import RemotePlanner, RemoteSettings
 from jepa_planner_ros.serving.endpoint import PlannerEndpoint
 from jepa_planner_ros.serving.messages import PlannerBusyError
 from jepa_planner_ros.serving.wire import jepa_planner_pb2 as pb
+from jepa_planner_ros.serving.wire.jepa_planner_pb2_grpc import JepaPlannerStub
 from jepa_planner_ros.serving.wire.latents import whole_latent
 from jepa_planner_ros.serving.wire.records import to_record
 from jepa_planner_ros.types import (
@@ -222,12 +223,8 @@ def test_only_who_knows_the_token_is_served(service: InProcessService, tmp_path:
         with pytest.raises(PlannerError, match="no usable token: 16 or more"):
             connect(port, token_file=short)
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-            plan = channel.unary_unary(
-                "/jepa_planner.v1.JepaPlanner/Plan",
-                request_serializer=pb.PlanRequest.SerializeToString,
-                response_deserializer=pb.PlanReply.FromString,
-            )
-            assert plan(message(request())).refusal.code == pb.Refusal.UNAUTHENTICATED
+            (reply,) = JepaPlannerStub(channel).PlanSession(iter([message(request())]))
+            assert reply.refusal.code == pb.Refusal.UNAUTHENTICATED
 
 
 def test_without_a_token_only_this_computer_is_served(service: InProcessService) -> None:
@@ -342,11 +339,16 @@ def throw_malformed_messages(port: int, fingerprint: str, number: int) -> set[gr
     usual = message(replace(request(), scene=Scene(small, np.zeros(7), small)))
     usual.model_fingerprint = fingerprint
     good = usual.SerializeToString()
-    names = ("Plan", "Encode", "GetModel")
+    service = "/jepa_planner.v1.JepaPlanner"
     codes: set[grpc.StatusCode] = set()
 
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        calls = [channel.unary_unary(f"/jepa_planner.v1.JepaPlanner/{name}") for name in names]
+        session = channel.stream_stream(f"{service}/PlanSession")
+        calls = [
+            lambda body, timeout: list(session(iter([body]), timeout=timeout)),
+            channel.unary_unary(f"{service}/Encode"),
+            channel.unary_unary(f"{service}/GetModel"),
+        ]
 
         @settings(max_examples=number, deadline=None, suppress_health_check=list(HealthCheck))
         @given(

@@ -142,9 +142,9 @@ def test_several_robots_get_their_own_plans(service: Service, here: InProcessPla
 
 def test_a_message_too_large_is_refused_unread(service: Service, planner: RemotePlanner) -> None:
     with grpc.insecure_channel(f"127.0.0.1:{service.port}") as channel:
-        call = channel.unary_unary("/jepa_planner.v1.JepaPlanner/Plan")
+        session = channel.stream_stream("/jepa_planner.v1.JepaPlanner/PlanSession")
         with pytest.raises(grpc.RpcError) as refusal:
-            call(bytes(40 * 2**20), timeout=20.0)
+            list(session(iter([bytes(40 * 2**20)]), timeout=20.0))
     assert refusal.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert planner.plan(request()).rollouts == 33
 

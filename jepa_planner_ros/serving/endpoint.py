@@ -123,14 +123,6 @@ class PlannerEndpoint:
         )
         return reply
 
-    async def plan(self, request: pb.PlanRequest, context: CallContext) -> pb.PlanReply:
-        """One plan."""
-        try:
-            self._admit(context)
-        except PlannerError as error:
-            return pb.PlanReply(request_id=request.request_id, refusal=_refusal(error))
-        return await self._plan(request)
-
     async def plan_session(
         self, requests: AsyncIterator[pb.PlanRequest], context: CallContext
     ) -> AsyncIterator[pb.PlanReply]:
@@ -218,12 +210,6 @@ class JepaPlannerMethods:
     ) -> pb.EncodeReply:
         """See `PlannerEndpoint.encode`."""
         return await self.endpoint.encode(request, grpc_context)
-
-    async def Plan(  # noqa: N802
-        self, request: pb.PlanRequest, grpc_context: CallContext
-    ) -> pb.PlanReply:
-        """See `PlannerEndpoint.plan`."""
-        return await self.endpoint.plan(request, grpc_context)
 
     async def PlanSession(  # noqa: N802
         self, requests: AsyncIterator[pb.PlanRequest], grpc_context: CallContext

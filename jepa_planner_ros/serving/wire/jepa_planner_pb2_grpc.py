@@ -44,11 +44,6 @@ class JepaPlannerStub:
                 request_serializer=jepa__planner__ros_dot_serving_dot_wire_dot_jepa__planner__pb2.EncodeRequest.SerializeToString,
                 response_deserializer=jepa__planner__ros_dot_serving_dot_wire_dot_jepa__planner__pb2.EncodeReply.FromString,
                 _registered_method=True)
-        self.Plan = channel.unary_unary(
-                '/jepa_planner.v1.JepaPlanner/Plan',
-                request_serializer=jepa__planner__ros_dot_serving_dot_wire_dot_jepa__planner__pb2.PlanRequest.SerializeToString,
-                response_deserializer=jepa__planner__ros_dot_serving_dot_wire_dot_jepa__planner__pb2.PlanReply.FromString,
-                _registered_method=True)
         self.PlanSession = channel.stream_stream(
                 '/jepa_planner.v1.JepaPlanner/PlanSession',
                 request_serializer=jepa__planner__ros_dot_serving_dot_wire_dot_jepa__planner__pb2.PlanRequest.SerializeToString,
@@ -73,13 +68,6 @@ class JepaPlannerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Plan(self, request, context):
-        """One plan.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
     def PlanSession(self, request_iterator, context):
         """Plans of one robot, each request answered before the next is read.
         """
@@ -99,11 +87,6 @@ def add_JepaPlannerServicer_to_server(servicer, server):
                     servicer.Encode,
                     request_deserializer=jepa__planner__ros_dot_serving_dot_wire_dot_jepa__planner__pb2.EncodeRequest.FromString,
                     response_serializer=jepa__planner__ros_dot_serving_dot_wire_dot_jepa__planner__pb2.EncodeReply.SerializeToString,
-            ),
-            'Plan': grpc.unary_unary_rpc_method_handler(
-                    servicer.Plan,
-                    request_deserializer=jepa__planner__ros_dot_serving_dot_wire_dot_jepa__planner__pb2.PlanRequest.FromString,
-                    response_serializer=jepa__planner__ros_dot_serving_dot_wire_dot_jepa__planner__pb2.PlanReply.SerializeToString,
             ),
             'PlanSession': grpc.stream_stream_rpc_method_handler(
                     servicer.PlanSession,
@@ -165,33 +148,6 @@ class JepaPlanner:
             '/jepa_planner.v1.JepaPlanner/Encode',
             jepa__planner__ros_dot_serving_dot_wire_dot_jepa__planner__pb2.EncodeRequest.SerializeToString,
             jepa__planner__ros_dot_serving_dot_wire_dot_jepa__planner__pb2.EncodeReply.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Plan(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/jepa_planner.v1.JepaPlanner/Plan',
-            jepa__planner__ros_dot_serving_dot_wire_dot_jepa__planner__pb2.PlanRequest.SerializeToString,
-            jepa__planner__ros_dot_serving_dot_wire_dot_jepa__planner__pb2.PlanReply.FromString,
             options,
             channel_credentials,
             insecure,
