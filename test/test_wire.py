@@ -22,7 +22,7 @@ from jepa_planner_ros.serving.wire.latents import (
     whole_latent,
 )
 from jepa_planner_ros.serving.wire.records import from_record, to_record
-from jepa_planner_ros.serving.wire.tensors import MAX_BYTES, pack, unpack
+from jepa_planner_ros.serving.wire.tensors import MAX_BYTES, digest, pack, unpack
 from jepa_planner_ros.types import (
     Energy,
     Float32Array,
@@ -148,6 +148,19 @@ def test_received_latents_keep_to_their_memory_and_the_ones_in_use() -> None:
         store.read(forgotten.write(frames[1]))
 
 
+def test_received_latents_of_no_bytes_are_forgotten_too() -> None:
+    store = ReceivedLatents(most=3)
+    empty = [whole(np.zeros((0, width), np.float32)) for width in range(5)]
+    for latent in empty:
+        store.read(latent)
+    named = [pb.Latent(digest=digest(latent.tensor)) for latent in empty]
+    for known in named[2:]:
+        store.read(known)
+    for forgotten in named[:2]:
+        with pytest.raises(UnknownLatentError):
+            store.read(forgotten)
+
+
 TOO_MANY = MAX_BYTES // 8 + 1
 
 
@@ -209,6 +222,15 @@ def changed(path: str, **changes: Any) -> pb.Record:
 )
 def test_a_record_that_does_not_fit_is_refused(record: pb.Record, complaint: str) -> None:
     with pytest.raises(WireError, match=complaint):
+        from_record(PlanRequest, record, ReceivedLatents().read)
+
+
+def test_a_long_sequence_is_refused_by_its_length() -> None:
+    record = to_record(plan_request(), whole)
+    steps = record.fields["search"].record.fields["energy"].record.fields["steps"]
+    # Were the items looked at, the text would be complained of.
+    steps.sequence.items.extend([pb.Value(text="x")] * 1001)
+    with pytest.raises(WireError, match=r"Energy\.steps has 1001 items; 1000 is the most"):
         from_record(PlanRequest, record, ReceivedLatents().read)
 
 

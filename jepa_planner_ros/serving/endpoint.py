@@ -41,6 +41,8 @@ MAX_TIME_LIMIT_S = 600.0
 # Robots wait a second longer for the handshake, s.
 _HANDSHAKE_S = 4.0
 
+_LONGEST_NAME = 128
+
 _LOOPBACK = re.compile(r"ipv4:127\.|ipv6:(\[|%5B)::1(\]|%5D):|unix:")
 
 # Where a proxy says whom it speaks for.
@@ -138,6 +140,7 @@ class PlannerEndpoint:
     async def _plan(self, message: pb.PlanRequest) -> pb.PlanReply:
         arrived = time.perf_counter()
         try:
+            _require_names(message)
             request = from_record(PlanRequest, message.request, self._latents.read)
             require_affordable(request.search)
             dtype = _reply_dtype(message.latent_dtype)
@@ -151,7 +154,7 @@ class PlannerEndpoint:
             plan = to_record(served, lambda latent: whole_latent(latent, dtype))
         except Exception as error:
             refusal = _refusal(error)
-            _log.warning("plan %r refused: %s", message.request_id, refusal.reason)
+            _log.warning("plan %.130r refused: %s", message.request_id, refusal.reason)
             return pb.PlanReply(request_id=message.request_id, refusal=refusal)
         timing = pb.Timing(
             total=time.perf_counter() - arrived,
@@ -239,6 +242,14 @@ def _refusal(error: Exception) -> pb.Refusal:
     return pb.Refusal(
         code=pb.Refusal.FAILED, reason=f"the planner failed: {type(error).__name__}: {error}"
     )
+
+
+def _require_names(message: pb.PlanRequest) -> None:
+    """They are kept and logged."""
+    for name in ("request_id", "robot", "model_fingerprint"):
+        text = getattr(message, name)
+        if len(text) > _LONGEST_NAME or not text.isprintable():
+            raise WireError(f"{name} must be of at most {_LONGEST_NAME} printable characters.")
 
 
 def _time_limit(asked: float) -> float:

@@ -18,6 +18,8 @@ from jepa_planner_ros.serving.wire.tensors import DTYPES, digest, pack, unpack
 from jepa_planner_ros.types import Float32Array
 
 _REMEMBERED_BYTES = 256 * 2**20
+# Each costs some memory beside its bytes, of which it may have none.
+_REMEMBERED = 10_000
 _REMEMBERED_BY_SENDER = 16
 
 
@@ -33,8 +35,9 @@ def whole_latent(latent: Float32Array, dtype: pb.DType) -> pb.Latent:
 class ReceivedLatents:
     """Reads latents, and remembers as many as fit into a fixed amount of memory."""
 
-    def __init__(self, capacity: int = _REMEMBERED_BYTES) -> None:
+    def __init__(self, capacity: int = _REMEMBERED_BYTES, most: int = _REMEMBERED) -> None:
         self._capacity = capacity
+        self._most = most
         self._size = 0
         self._latents: OrderedDict[bytes, Float32Array] = OrderedDict()
 
@@ -67,7 +70,7 @@ class ReceivedLatents:
             return
         self._latents[key] = latent
         self._size += latent.nbytes
-        while self._size > self._capacity:
+        while self._size > self._capacity or len(self._latents) > self._most:
             _, forgotten = self._latents.popitem(last=False)
             self._size -= forgotten.nbytes
 

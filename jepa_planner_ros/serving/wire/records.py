@@ -27,6 +27,9 @@ T = TypeVar("T")
 LatentWriter = Callable[[Float32Array], pb.Latent]
 LatentReader = Callable[[pb.Latent], Float32Array]
 
+# Of a sequence; the longest in use has one for each round of a plan. Larger things are arrays.
+_MOST_ITEMS = 1000
+
 _ARRAYS = {np.float32: pb.FLOAT32, np.float64: pb.FLOAT64, np.int64: pb.INT64}
 _hints: Callable[[Any], dict[str, Any]] = cache(get_type_hints)
 _SCALARS: Mapping[type, str] = {bool: "flag", int: "whole", float: "real", str: "text"}
@@ -137,6 +140,8 @@ def _read_tuple(
     sequence: pb.Sequence, kinds: tuple[Any, ...], where: str, latents: LatentReader
 ) -> tuple[Any, ...]:
     items = sequence.items
+    if len(items) > _MOST_ITEMS:
+        raise WireError(f"{where} has {len(items)} items; {_MOST_ITEMS} is the most.")
     if kinds[-1] is Ellipsis:
         kinds = kinds[:1] * len(items)
     if len(items) != len(kinds):
