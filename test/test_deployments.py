@@ -21,8 +21,13 @@ from ray.exceptions import ActorDiedError
 from jepa_planner_ros.planning import InProcessPlanner
 from jepa_planner_ros.search import CrossEntropySettings
 from jepa_planner_ros.serving.deployments import ClusterPlanner
-from jepa_planner_ros.serving.messages import ModelChangedError, WrongModelError
+from jepa_planner_ros.serving.messages import (
+    ModelChangedError,
+    PlannerBusyError,
+    WrongModelError,
+)
 from jepa_planner_ros.serving.replica import Delivery, Encoded, Order
+from jepa_planner_ros.serving.turns import MOST_WAITING
 from jepa_planner_ros.types import (
     Float32Array,
     ModelDescription,
@@ -167,6 +172,30 @@ def test_a_frame_is_encoded_by_the_model_that_was_described(
         return await planner.encode(frame, LIMIT_S)
 
     np.testing.assert_array_equal(asyncio.run(run()), retrained.encode(frame))
+
+
+def test_who_sends_one_frame_too_many_is_told_to_come_back(old: WorldModel) -> None:
+    planner = planner_of(old)
+    frame = np.zeros((*SMALL.encoder.image_size, 3), np.uint8)
+    may_go_on = asyncio.Event()
+
+    async def slowly(image: NDArray[np.uint8]) -> Encoded:
+        await may_go_on.wait()
+        return Encoded(np.zeros((64, 128), np.float32), old.describe())
+
+    planner._world_models.encode.remote = slowly  # type: ignore[method-assign]
+
+    async def run() -> list[Float32Array]:
+        sent = [
+            asyncio.create_task(planner.encode(frame, LIMIT_S)) for _ in range(1 + MOST_WAITING)
+        ]
+        await asyncio.sleep(0)
+        with pytest.raises(PlannerBusyError):
+            await planner.encode(frame, LIMIT_S)
+        may_go_on.set()
+        return await asyncio.gather(*sent)
+
+    assert len(asyncio.run(run())) == 1 + MOST_WAITING
 
 
 def test_a_replica_that_dies_is_not_what_tells_the_model(old: WorldModel) -> None:

@@ -51,6 +51,8 @@ T = TypeVar("T")
 # milliseconds and the next parcel goes to a busy one instead.
 _MAX_ONGOING_PARCELS = 8
 HEALTH_CHECK_PERIOD_S = 2.0
+# Frames come without the name of a robot, and are encoded as they come.
+_ANYBODY = ""
 # With loops of their own for our code and for the router, each call would change threads thrice.
 ONE_LOOP = {
     "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
@@ -71,6 +73,7 @@ class ClusterPlanner:
         self._world_models = world_models
         self._replicas = replicas
         self._turns = Turns(at_once=replicas)
+        self._turns_to_encode = Turns(at_once=replicas)
         self._store = LatentStore(replicas)
         self._metrics = PlannerMetrics()
         self._asking = 0
@@ -127,18 +130,20 @@ class ClusterPlanner:
         """Latents (tokens, dim) of an RGB frame, uint8 (height, width, 3).
 
         Raises:
-            PlannerUnavailableError: time is up.
+            PlannerUnavailableError: time is up, or too many frames wait.
             PlannerError: this is no such frame, or a replica failed.
         """
         return await _within(timeout_s, self._encode(image))
 
     async def _encode(self, image: NDArray[np.uint8]) -> Float32Array:
-        tier = await self._known_tier()
         call = self._world_models.encode
-        encoded = await _of_any(lambda: call.remote(image), "encoding the same frame")
+        async with self._turns_to_encode.turn(_ANYBODY):
+            tier = await self._known_tier()
+            encoded = await _of_any(lambda: call.remote(image), "encoding the same frame")
         with self._forgotten_on_change(tier):
             require_same(tier.model, encoded.model)
-        return encoded.latent
+        latent: Float32Array = encoded.latent
+        return latent
 
     async def _known_tier(self) -> Tier:
         """All replicas together, with what one of them says that they hold."""
