@@ -51,6 +51,8 @@ T = TypeVar("T")
 # milliseconds and the next parcel goes to a busy one instead.
 _MAX_ONGOING_PARCELS = 8
 HEALTH_CHECK_PERIOD_S = 2.0
+# Serve gives a replica up after three checks in a row without an answer.
+_HEALTH_CHECK_TIMEOUT_S = 10.0
 # Frames come without the name of a robot, and are encoded as they come.
 _ANYBODY = ""
 # With loops of their own for our code and for the router, each call would change threads thrice.
@@ -240,6 +242,7 @@ def world_models(settings: ServingSettings) -> Application:
         num_replicas=settings.replicas,
         max_ongoing_requests=_MAX_ONGOING_PARCELS,
         health_check_period_s=HEALTH_CHECK_PERIOD_S,
+        health_check_timeout_s=_HEALTH_CHECK_TIMEOUT_S,
         max_constructor_retry_count=1,
         request_router_config={
             "request_router_class": "ray.serve.experimental.round_robin_router:RoundRobinRouter"
