@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import numpy as np
 import psutil
 import pytest
 import torch
@@ -124,6 +125,12 @@ def test_plans_from_afar_are_those_made_here(
     # A round of one micro-batch is never divided: two rounds, and the chosen sequence.
     assert sum(report.shards.values()) == 3
     assert report.collisions == 0
+
+
+def test_a_frame_encoded_by_a_replica_is_the_frame_encoded_here(planner: RemotePlanner) -> None:
+    height, width = planner.describe().image_size
+    frame = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
+    np.testing.assert_array_equal(planner.encode(frame), load_world_model().encode(frame))
 
 
 def test_several_robots_get_their_own_plans(service: Service, here: InProcessPlanner) -> None:
