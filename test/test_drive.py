@@ -12,13 +12,14 @@ import rclpy
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.node import Node
 
-from jepa_planner_ros.control import ControlSettings, RobotError, SafetyLimits
+from jepa_planner_ros.control import ControlSettings, MotionSettings, RobotError, SafetyLimits
 from jepa_planner_ros.control.episode import Measurement
 from jepa_planner_ros.robot.kinematics import HOME_JOINTS, end_effector_state
 from jepa_planner_ros.robot.motion import CartesianMotion
 from jepa_planner_ros.ros.drive import SmoothDrive
 
 HOME = end_effector_state(HOME_JOINTS)
+USUAL = ControlSettings()
 TARGET = HOME + np.array([0.05, 0, 0, 0, 0, 0, 0])
 
 
@@ -31,6 +32,7 @@ class Controller:
         self.setpoints: list[np.ndarray] = []
         self.halts = 0
         self.broken = False
+        self.takes = 0.0  # s, to find a way
 
     def missing(self) -> str | None:
         return None
@@ -40,6 +42,7 @@ class Controller:
     def begin(self, motion: CartesianMotion, limits: SafetyLimits) -> None:
         if self.broken:
             raise RobotError("No joint positions within the limits.")
+        time.sleep(self.takes)
         self.motions.append(motion)
 
     def follow(self, setpoint: np.ndarray, velocity: np.ndarray) -> None:
@@ -67,13 +70,13 @@ def node() -> Iterator[Node]:
     rclpy.try_shutdown()
 
 
-def driven(node: Node, controller: Controller) -> SmoothDrive:
+def driven(node: Node, controller: Controller, settings: ControlSettings = USUAL) -> SmoothDrive:
     """A drive on its way, whose timer the test is."""
     arm: Any = AtHome()
     gripper: Any = None
     group = MutuallyExclusiveCallbackGroup()
     drive = SmoothDrive(node, controller, gripper, arm, 50.0, group)
-    drive.prepare(ControlSettings())
+    drive.prepare(settings)
     drive.command(TARGET, None, HOME)
     drive._send()
     return drive
@@ -112,6 +115,17 @@ def test_a_controller_that_keeps_the_time_is_stopped_where_it_is_by_its_own_cloc
     drive.stop()
     way, stop = controller.motions
     assert stop.started - way.started >= 0.3
+
+
+def test_a_motion_whose_way_takes_long_to_find_is_watched_to_its_end(node: Node) -> None:
+    controller = Controller(keeps_time=True)
+    controller.takes = 0.6
+    drive = driven(node, controller, ControlSettings(MotionSettings(duration=0.3, watchdog=0.2)))
+    assert drive.moving, "the arm has but begun"
+    assert drive.fault() is None, "the loop that waited was not silent"
+    controller.takes = 0.0
+    drive.stop()
+    assert len(controller.motions) == 2, "the way, and the stop"
 
 
 def test_where_no_way_to_stop_is_found_the_arm_is_halted(node: Node) -> None:

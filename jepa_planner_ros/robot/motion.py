@@ -235,6 +235,11 @@ class CartesianMotion:
         pace = QuickStop.from_progress(progress, acceleration, jerk)
         return CartesianMotion(present.origin, present.way, pace, time)
 
+    def delayed(self, seconds: float) -> CartesianMotion:
+        """The same motion so much later, with all that follows it."""
+        following = None if self.following is None else self.following.delayed(seconds)
+        return replace(self, started=self.started + seconds, following=following)
+
     def _followed_by(self, following: CartesianMotion) -> CartesianMotion:
         if self.following is not None:
             following = self.following._followed_by(following)

@@ -33,6 +33,9 @@ from jepa_planner_ros.types import Float64Array
 
 _RELIABLE = QoSProfile(depth=10)
 _STILL = np.zeros(6)
+# Least time between a trajectory's points, s: each takes an inverse kinematics to compute, during
+# which the arm waits, and a controller's splines between them need no more.
+_POINT_PERIOD = 0.02
 
 
 class Commander(Protocol):
@@ -226,7 +229,7 @@ class TrajectoryCommander:
     def __init__(self, node: Node, wiring: Wiring, arm: Arm, description: RobotDescription) -> None:
         self._arm = arm
         self._description = description
-        self._period = 1.0 / wiring.setpoint_rate
+        self._period = max(1.0 / wiring.setpoint_rate, _POINT_PERIOD)
         self._trajectories = node.create_publisher(
             JointTrajectory,
             "joint_trajectory_controller/joint_trajectory",

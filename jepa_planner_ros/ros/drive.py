@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from threading import Lock
 from typing import Protocol
 
@@ -176,8 +177,9 @@ class SmoothDrive:
                 # Its trajectories begin where the arm is, and end when this motion does.
                 setpoints = Setpoints()
             setpoints = setpoints.towards(target, start, now, settings.motion, settings.safety)
+            self._begin(setpoints, now)
+            # The loop that asked for it was not silent while the way was computed.
             self._heard = time.monotonic()
-            self._begin(setpoints)
         if gripper is not None:
             self._gripper.grip(gripper)
 
@@ -222,19 +224,22 @@ class SmoothDrive:
         return steady - measured.time, measured.state
 
     def _brake(self) -> None:
-        braked = self._setpoints.braked(self._now, self._settings.safety)
+        now = self._now
+        braked = self._setpoints.braked(now, self._settings.safety)
         if braked is not self._setpoints:
-            self._divert(braked)
+            self._divert(braked, now)
 
-    def _begin(self, setpoints: Setpoints) -> None:
+    def _begin(self, setpoints: Setpoints, now: float) -> None:
+        """Send a motion that was made for `now`; it begins as much later as sending it takes."""
         assert setpoints.motion is not None
         self._commander.begin(setpoints.motion, self._settings.safety)
-        self._setpoints, self._under_way = setpoints, True
+        motion = setpoints.motion.delayed(self._now - now)
+        self._setpoints, self._under_way = replace(setpoints, motion=motion), True
 
-    def _divert(self, setpoints: Setpoints) -> None:
+    def _divert(self, setpoints: Setpoints, now: float) -> None:
         """Begin another motion than the loop asked for; there is nobody to raise an error to."""
         try:
-            self._begin(setpoints)
+            self._begin(setpoints, now)
         except RobotError as error:
             self._node.get_logger().error(f"The arm is halted where it is: {error}")
             self._commander.halt()
@@ -248,13 +253,15 @@ class SmoothDrive:
             watched = self._setpoints.watched(
                 now, steady - self._heard, self._measured(steady), settings.motion, settings.safety
             )
-            if watched.motion is not self._setpoints.motion:
-                self._divert(watched)
+            diverted = watched.motion is not self._setpoints.motion
             self._setpoints = watched
-            setpoint = watched.at(now)
+            if diverted:
+                self._divert(watched, now)
+            now, setpoints = self._now, self._setpoints
+            setpoint = setpoints.at(now)
             assert setpoint is not None, "a motion is under way"
-            self._commander.follow(setpoint, watched.velocity(now))
-            self._under_way = watched.sending(now)
+            self._commander.follow(setpoint, setpoints.velocity(now))
+            self._under_way = setpoints.sending(now)
             if not self._under_way:
                 self._commander.rest()
 
