@@ -17,7 +17,7 @@ from jepa_planner_ros.control.setpoints import Setpoints, accelerated, tracking_
 from jepa_planner_ros.robot.kinematics import HOME_JOINTS, InverseKinematics, end_effector_state
 from jepa_planner_ros.robot.limits import PANDA
 from jepa_planner_ros.robot.motion import CartesianMotion
-from jepa_planner_ros.robot.trajectory import JointPath, held, joint_path
+from jepa_planner_ros.robot.trajectory import JointPath, halted, held, joint_path
 
 HOME = end_effector_state(HOME_JOINTS)
 LIMITS, MOTION = SafetyLimits(), MotionSettings()
@@ -363,3 +363,19 @@ def test_an_arm_halted_where_it_was_some_time_ago_keeps_the_limits(age: float) -
     velocity = (inverse_kinematics.solve(STEP.at(0.42 + age), gone_on) - gone_on) / 0.02
     tip = followed(held(joints, age), gone_on, velocity)
     np.testing.assert_allclose(tip[-1], STEP.at(0.4)[:3], atol=1e-3)
+
+
+@pytest.mark.parametrize("time", [0.005, 0.1, 0.5, 0.9, 2.0])
+def test_an_arm_that_is_not_measured_is_halted_on_its_way(time: float) -> None:
+    path = joint_path(STEP, HOME_JOINTS, 0.02, PANDA, LIMITS.motion)
+    speed = (path.at(time + 0.001) - path.at(time)) / 0.001
+    tip = followed(halted(path, time), path.at(time), speed)
+    np.testing.assert_allclose(tip[-1], STEP.at(time + 0.1)[:3], atol=2e-3)
+    assert tip[-1, 0] == pytest.approx(tip[:, 0].max(), abs=1e-3), "it does not turn back"
+
+
+def test_an_arm_that_brakes_already_is_halted_no_sooner() -> None:
+    braking = joint_path(BRAKED, HOME_JOINTS, 0.02, PANDA, LIMITS.motion)
+    stop = halted(braking, 0.05)
+    np.testing.assert_array_equal(stop.positions, braking.positions)
+    assert stop.times[-1] == pytest.approx(braking.times[-1] - 0.05)

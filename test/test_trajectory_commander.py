@@ -12,7 +12,7 @@ import rclpy
 from rclpy.node import Node
 from trajectory_msgs.msg import JointTrajectory
 
-from jepa_planner_ros.control import SafetyLimits
+from jepa_planner_ros.control import RobotError, SafetyLimits
 from jepa_planner_ros.control.episode import Measurement
 from jepa_planner_ros.robot.kinematics import HOME_JOINTS, end_effector_state
 from jepa_planner_ros.robot.limits import PANDA
@@ -29,12 +29,13 @@ STEP = CartesianMotion.at_rest(HOME, 0.0).towards(
 
 
 class AtHome:
-    """An arm that nothing moves."""
+    """An arm whose joints may fall silent."""
 
     joint_prefix = "panda_joint"
+    joints: np.ndarray | None = HOME_JOINTS
 
     def newest(self) -> Measurement:
-        return Measurement(HOME, 0, time.monotonic(), HOME_JOINTS)
+        return Measurement(HOME, 0, time.monotonic(), self.joints)
 
 
 class Description:
@@ -49,7 +50,8 @@ class Controller:
         wiring = read_wiring(defaults | {"commander": "joint_trajectory", "setpoint_rate": rate})
         self._node = node
         self._sent: list[JointTrajectory] = []
-        arm: Any = AtHome()
+        self.arm = AtHome()
+        arm: Any = self.arm
         description: Any = Description()
         self.commander = TrajectoryCommander(node, wiring, arm, description)
         topic = "joint_trajectory_controller/joint_trajectory"
@@ -80,3 +82,19 @@ def test_a_trajectory_has_no_more_points_than_an_arm_need_wait_for(
     controller = Controller(node, rate)
     controller.commander.begin(STEP, LIMITS)
     assert len(controller.received().points) == points
+
+
+def test_an_arm_whose_joints_fall_silent_on_the_way_is_halted_there(node: Node) -> None:
+    controller = Controller(node, 50.0)
+    controller.commander.begin(STEP, LIMITS)
+    way = controller.received()
+    time.sleep(0.2)
+    controller.arm.joints = None
+    with pytest.raises(RobotError, match="joints are not known"):
+        controller.commander.begin(STEP, LIMITS)
+    controller.commander.halt()
+    (stop,) = controller.received().points
+    tip, end = (end_effector_state(np.array(one.positions)) for one in (stop, way.points[-1]))
+    assert list(stop.velocities) == [0.0] * 7
+    assert HOME[0] < tip[0] < end[0] - 0.01
+    assert stop.time_from_start.sec + 1e-9 * stop.time_from_start.nanosec < 0.5

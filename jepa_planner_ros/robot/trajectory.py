@@ -42,6 +42,10 @@ class JointPath:
     positions: Float64Array
     velocities: Float64Array
 
+    def at(self, time: float) -> Float64Array:
+        """The joints (7,) at a moment, rad: between the points on straight lines."""
+        return np.array([np.interp(time, self.times, joint) for joint in self.positions.T])
+
     def then(self, following: JointPath) -> JointPath:
         """This path, and after its end another."""
         return JointPath(
@@ -57,6 +61,15 @@ def held(joints: Float64Array, age: float) -> JointPath:
     They come back no faster than they may have gone on since.
     """
     return _arriving(joints, _HALT + _CUBIC_PEAK * max(0.0, age))
+
+
+def halted(path: JointPath, time: float) -> JointPath:
+    """The path of joints that are to leave another at a moment `time` and rest on it soon, s.
+
+    It is for joints that are not measured. A controller's cubic slows them down evenly, since the
+    way to their rest takes half as long at their speed.
+    """
+    return _arriving(path.at(time + 0.5 * _HALT), max(_HALT, float(path.times[0]) - time))
 
 
 def joint_path(

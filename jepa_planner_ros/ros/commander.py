@@ -23,7 +23,7 @@ from jepa_planner_ros.control import RobotError, SafetyLimits
 from jepa_planner_ros.control.setpoints import accelerated, tracking_twist
 from jepa_planner_ros.geometry import POSITION
 from jepa_planner_ros.robot.motion import CartesianMotion
-from jepa_planner_ros.robot.trajectory import JointPath, held, joint_path
+from jepa_planner_ros.robot.trajectory import JointPath, halted, held, joint_path
 from jepa_planner_ros.ros.arm import POSE_AGE, Arm
 from jepa_planner_ros.ros.clock import duration_message, ros_now, stamp_message
 from jepa_planner_ros.ros.description import RobotDescription
@@ -63,7 +63,7 @@ class Commander(Protocol):
         """The motion has ended, and no setpoint follows."""
 
     def halt(self) -> None:
-        """Stop the motion under way where the arm is, since none was found that stops it."""
+        """Stop the motion under way about where the arm is, since none was found that stops it."""
 
 
 class PoseCommander:
@@ -230,6 +230,10 @@ class TrajectoryCommander:
         self._arm = arm
         self._description = description
         self._period = max(1.0 / wiring.setpoint_rate, _POINT_PERIOD)
+        self._path: JointPath | None = None
+        """Published last."""
+        self._begun = 0.0
+        """When that was, on the steady clock, s."""
         self._trajectories = node.create_publisher(
             JointTrajectory,
             "joint_trajectory_controller/joint_trajectory",
@@ -269,12 +273,15 @@ class TrajectoryCommander:
         """The trajectory has ended by itself."""
 
     def halt(self) -> None:
-        """Hold the joints where they were measured last."""
-        measured = self._arm.newest()
+        """Hold the joints where they were measured last, or else on their way soon."""
+        measured, now = self._arm.newest(), time.monotonic()
         if measured is not None and measured.joints is not None:
-            self._publish(held(measured.joints, time.monotonic() - measured.time))
+            self._publish(held(measured.joints, now - measured.time))
+        elif self._path is not None:
+            self._publish(halted(self._path, now - self._begun))
 
     def _publish(self, path: JointPath) -> None:
+        self._path, self._begun = path, time.monotonic()
         points = [
             JointTrajectoryPoint(
                 positions=positions.tolist(),
