@@ -92,6 +92,15 @@ def test_every_parameter_describes_itself(parameter: Any) -> None:
     assert len(ranges) == is_number
 
 
+@pytest.mark.parametrize("rate", [1e-9, 1.0, 19.9])
+def test_setpoints_too_rare_to_keep_the_limits_are_refused(rate: float) -> None:
+    defaults = {parameter.name: parameter.default for parameter in PARAMETERS}
+    with pytest.raises(ParameterError, match=r"setpoint_rate = .* set it to 20 or more, or to 0"):
+        read_wiring(defaults | {"setpoint_rate": rate})
+    assert read_wiring(defaults | {"setpoint_rate": 20.0}).setpoint_rate == 20.0
+    assert read_wiring(defaults | {"setpoint_rate": 0.0}).setpoint_rate == 0.0
+
+
 @pytest.mark.parametrize(
     ("given", "error", "sentence"),
     [

@@ -204,7 +204,8 @@ PARAMETERS = (
         "setpoint_rate",
         50.0,
         "Setpoints per second on the way to a target, Hz, within the limits of speed, acceleration "
-        "and jerk. 0: the target itself is sent at once, to a controller that finds its own way.",
+        "and jerk: 20 or more. 0: the target itself is sent at once, to a controller that finds "
+        "its own way.",
         bounds=(0.0, 1000.0),
     ),
     _Declared(

@@ -26,6 +26,9 @@ from jepa_planner_ros.types import SearchSettings
 
 _MOTION_COMMANDERS = ("servo_twist", "joint_trajectory")
 """Those that are sent motions, not targets."""
+_LEAST_SETPOINT_RATE = 20.0
+"""Hz. From one setpoint to the next a controller goes as fast as it can, and nobody looks whether
+the arm follows."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +83,14 @@ def read_wiring(values: Mapping[str, Any]) -> Wiring:
         ParameterError: a value is not allowed.
     """
     check_choices(values)
-    commander = values["commander"]
-    if commander in _MOTION_COMMANDERS and values["setpoint_rate"] == 0.0:
+    commander, rate = values["commander"], values["setpoint_rate"]
+    if 0.0 < rate < _LEAST_SETPOINT_RATE:
+        raise ParameterError(
+            f"Parameter setpoint_rate = {rate:g} Hz is too low for setpoints to keep the limits of "
+            f"speed, acceleration and jerk: set it to {_LEAST_SETPOINT_RATE:g} or more, or to 0 to "
+            "send each target at once, without them."
+        )
+    if commander in _MOTION_COMMANDERS and rate == 0.0:
         raise ParameterError(
             f"Parameter setpoint_rate = 0 sends single targets, but commander = {commander} sends "
             "whole motions: set it to the rate of their points, for instance 50.0."
@@ -107,7 +116,7 @@ def read_wiring(values: Mapping[str, Any]) -> Wiring:
         robot=values["robot"],
         commander=commander,
         gripper=values["gripper"],
-        setpoint_rate=values["setpoint_rate"],
+        setpoint_rate=rate,
         enabled=values["enabled"],
         pose_source=values["pose_source"],
         controller_frame=ControllerFrame(values["controller_frame"]),
