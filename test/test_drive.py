@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any, cast
+from threading import Event, Timer
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,11 +13,17 @@ import rclpy
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.node import Node
 
-from jepa_planner_ros.control import ControlSettings, MotionSettings, RobotError, SafetyLimits
+from jepa_planner_ros.control import (
+    ControlSettings,
+    GripperMotion,
+    MotionSettings,
+    RobotError,
+    SafetyLimits,
+)
 from jepa_planner_ros.control.episode import Measurement
 from jepa_planner_ros.robot.kinematics import HOME_JOINTS, end_effector_state
 from jepa_planner_ros.robot.motion import CartesianMotion
-from jepa_planner_ros.ros.drive import SmoothDrive
+from jepa_planner_ros.ros.drive import DirectDrive, Drive, Refusal, SmoothDrive
 
 HOME = end_effector_state(HOME_JOINTS)
 USUAL = ControlSettings()
@@ -54,6 +61,16 @@ class Controller:
         self.halts += 1
 
 
+class Grip:
+    """A gripper that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.motions: list[GripperMotion] = []
+
+    def grip(self, motion: GripperMotion) -> None:
+        self.motions.append(motion)
+
+
 class AtHome:
     """An arm that nothing moves."""
 
@@ -70,13 +87,24 @@ def node() -> Iterator[Node]:
     rclpy.try_shutdown()
 
 
-def driven(node: Node, controller: Controller, settings: ControlSettings = USUAL) -> SmoothDrive:
-    """A drive on its way, whose timer the test is."""
+def prepared(
+    node: Node,
+    controller: Controller,
+    settings: ControlSettings = USUAL,
+    refusal: Refusal = lambda: None,
+    gripper: Any = None,
+) -> SmoothDrive:
+    """A drive whose timer the test is."""
     arm: Any = AtHome()
-    gripper: Any = None
     group = MutuallyExclusiveCallbackGroup()
-    drive = SmoothDrive(node, controller, gripper, arm, 50.0, group)
+    drive = SmoothDrive(node, controller, gripper, arm, refusal, 50.0, group)
     drive.prepare(settings)
+    return drive
+
+
+def driven(node: Node, controller: Controller, settings: ControlSettings = USUAL) -> SmoothDrive:
+    """One that is on its way."""
+    drive = prepared(node, controller, settings)
     drive.command(TARGET, None, HOME)
     drive._send()
     return drive
@@ -139,15 +167,7 @@ def test_where_no_way_to_stop_is_found_the_arm_is_halted(node: Node) -> None:
 
 def test_a_motion_begins_where_the_loop_saw_the_arm(node: Node) -> None:
     controller = Controller(keeps_time=False)
-    drive = SmoothDrive(
-        node,
-        controller,
-        cast(Any, None),
-        cast(Any, AtHome()),
-        50.0,
-        MutuallyExclusiveCallbackGroup(),
-    )
-    drive.prepare(ControlSettings())
+    drive = prepared(node, controller)
     seen = HOME + np.array([0.0, 0.04, 0, 0, 0, 0, 0])
     drive.command(TARGET, None, seen)
     drive._send()
@@ -173,10 +193,7 @@ def test_setpoints_that_go_back_to_the_arm_are_only_stopped_by_who_wants_it_to_s
 
 def test_a_controller_that_keeps_the_time_is_known_to_move_as_long_as_it_does(node: Node) -> None:
     controller = Controller(keeps_time=True)
-    drive = SmoothDrive(
-        node, controller, cast(Any, None), cast(Any, AtHome()), 50.0, node.default_callback_group
-    )
-    drive.prepare(ControlSettings())
+    drive = prepared(node, controller)
     drive.command(HOME, None, HOME)
     sagging = HOME - np.array([0, 0, 0.025, 0, 0, 0, 0])
     while drive.moving:
@@ -184,3 +201,44 @@ def test_a_controller_that_keeps_the_time_is_known_to_move_as_long_as_it_does(no
     drive.command(TARGET, None, sagging)
     motion = controller.motions[-1]
     np.testing.assert_allclose(motion.at(motion.started), sagging, atol=1e-9)
+
+
+@pytest.mark.parametrize("smooth", [True, False])
+def test_nothing_moves_once_motion_was_disabled(node: Node, smooth: bool) -> None:
+    controller, gripper = Controller(keeps_time=False), Grip()
+
+    def refusal() -> str:
+        return "Motion is disabled."
+
+    drive: Drive = (
+        prepared(node, controller, refusal=refusal, gripper=gripper)
+        if smooth
+        else DirectDrive(controller, gripper, refusal)
+    )
+    with pytest.raises(RobotError, match="Motion is disabled"):
+        drive.command(TARGET, GripperMotion.CLOSE, HOME)
+    assert (controller.motions, controller.setpoints, gripper.motions) == ([], [], [])
+
+
+def test_motion_that_is_disabled_while_the_way_is_computed_moves_no_gripper(node: Node) -> None:
+    controller, gripper = Controller(keeps_time=True), Grip()
+    controller.takes = 0.3
+    disabled = Event()
+    drive = prepared(
+        node,
+        controller,
+        refusal=lambda: "Motion is disabled." if disabled.is_set() else None,
+        gripper=gripper,
+    )
+
+    def disable() -> None:
+        disabled.set()
+        drive.stop()
+
+    switch = Timer(0.1, disable)
+    switch.start()
+    with pytest.raises(RobotError, match="Motion is disabled"):
+        drive.command(TARGET, GripperMotion.CLOSE, HOME)
+    switch.join()
+    assert gripper.motions == []
+    assert len(controller.motions) == 2, "the way, and the stop"

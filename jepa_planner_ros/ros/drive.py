@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from threading import Lock
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from rclpy.callback_groups import CallbackGroup
 from rclpy.clock import Clock
 from rclpy.clock_type import ClockType
 from rclpy.node import Node
-from std_srvs.srv import SetBool
 
 from jepa_planner_ros.control import ControlSettings, GripperMotion, RobotError
 from jepa_planner_ros.control.setpoints import Setpoints
@@ -22,6 +22,9 @@ from jepa_planner_ros.ros.gripper import Gripper
 from jepa_planner_ros.types import Float64Array
 
 _STILL = np.zeros(6)
+
+Refusal: TypeAlias = Callable[[], str | None]
+"""Tells why the arm must not be moved now, or None where it may be."""
 
 
 class Drive(Protocol):
@@ -62,9 +65,10 @@ class Drive(Protocol):
 class DirectDrive:
     """Sends each target as it is, to a controller that finds its own way there."""
 
-    def __init__(self, commander: Commander, gripper: Gripper) -> None:
+    def __init__(self, commander: Commander, gripper: Gripper, refusal: Refusal) -> None:
         self._commander = commander
         self._gripper = gripper
+        self._refusal = refusal
 
     def prepare(self, settings: ControlSettings) -> None:
         """Nothing depends on the settings."""
@@ -78,6 +82,7 @@ class DirectDrive:
     ) -> None:
         """Go to a state (7,) from a measured one (7,). Raises `RobotError`."""
         self._commander.require_controller()
+        _require_permission(self._refusal)
         self._commander.follow(target, _STILL)
         if gripper is not None:
             self._gripper.grip(gripper)
@@ -114,6 +119,8 @@ class SmoothDrive:
         commander: sends.
         gripper: opens and closes.
         arm: is measured.
+        refusal: is asked before arm or gripper are set in motion. Whoever makes it refuse and calls
+            `stop` then can be sure that nothing moves them afterwards.
         rate: setpoints per second.
         group: of the timer, in which nothing else may run long.
     """
@@ -124,6 +131,7 @@ class SmoothDrive:
         commander: Commander,
         gripper: Gripper,
         arm: Arm,
+        refusal: Refusal,
         rate: float,
         group: CallbackGroup,
     ) -> None:
@@ -131,6 +139,7 @@ class SmoothDrive:
         self._commander = commander
         self._gripper = gripper
         self._arm = arm
+        self._refusal = refusal
         self._settings = ControlSettings()
         self._lock = Lock()
         self._setpoints = Setpoints()
@@ -169,6 +178,7 @@ class SmoothDrive:
         self._commander.require_controller()
         settings = self._settings
         with self._lock:
+            _require_permission(self._refusal)
             if self._setpoints.fault is not None:
                 # What was stopped for a reason stays stopped until another episode begins.
                 raise RobotError(self._setpoints.fault)
@@ -180,8 +190,10 @@ class SmoothDrive:
             self._begin(setpoints, now)
             # The loop that asked for it was not silent while the way was computed.
             self._heard = time.monotonic()
-        if gripper is not None:
-            self._gripper.grip(gripper)
+            if gripper is not None:
+                # The permission may have been taken back while the way was computed.
+                _require_permission(self._refusal)
+                self._gripper.grip(gripper)
 
     def hold(self, target: Float64Array) -> None:
         """Brake, unless a fault is being seen to; where the arm stops depends on its speed."""
@@ -266,46 +278,6 @@ class SmoothDrive:
                 self._commander.rest()
 
 
-class EnableSwitch:
-    """The service ``~/enable``: false stops the arm at once and refuses to move it.
-
-    Once true, only a goal that is accepted from then on moves it. It is a switch in software, and
-    no replacement for the stop button at hand.
-    """
-
-    def __init__(self, node: Node, drive: Drive, enabled: bool, group: CallbackGroup) -> None:
-        self._node = node
-        self._drive = drive
-        self._enabled = enabled
-        self._times_disabled = 0
-        self._admitted_after = 0
-        node.create_service(SetBool, "~/enable", self._set, callback_group=group)
-
-    @property
-    def disabled(self) -> str | None:
-        """Why nothing may move the arm, or None."""
-        if self._enabled:
-            return None
-        service = self._node.resolve_service_name("~/enable")
-        return f"Motion is disabled: enable it by the service {service}."
-
-    @property
-    def refusal(self) -> str | None:
-        """Why the goal admitted last must not move the arm, or None."""
-        if self._times_disabled == self._admitted_after:
-            return self.disabled
-        return self.disabled or "Motion was disabled since the goal was accepted: send it again."
-
-    def admit(self) -> None:
-        """A goal is accepted, and may move the arm until motion is disabled the next time."""
-        self._admitted_after = self._times_disabled
-
-    def _set(self, request: SetBool.Request, response: SetBool.Response) -> SetBool.Response:
-        self._enabled = request.data
-        if not request.data:
-            self._times_disabled += 1
-            self._drive.stop()
-        response.success = True
-        response.message = "Motion is enabled." if request.data else "Motion is disabled."
-        self._node.get_logger().warning(response.message)
-        return response
+def _require_permission(refusal: Refusal) -> None:
+    if reason := refusal():
+        raise RobotError(reason)

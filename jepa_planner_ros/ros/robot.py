@@ -21,8 +21,9 @@ from jepa_planner_ros.robot.limits import RobotLimits
 from jepa_planner_ros.ros.arm import Arm, CurrentPoseArm, JointStateArm
 from jepa_planner_ros.ros.commander import COMMANDERS, Commander
 from jepa_planner_ros.ros.description import RobotDescription
-from jepa_planner_ros.ros.drive import DirectDrive, Drive, EnableSwitch, SmoothDrive
+from jepa_planner_ros.ros.drive import DirectDrive, Drive, Refusal, SmoothDrive
 from jepa_planner_ros.ros.driver import DriverState
+from jepa_planner_ros.ros.enable import EnableSwitch
 from jepa_planner_ros.ros.gripper import GRIPPERS, NoGripper
 from jepa_planner_ros.ros.images import (
     check_compressed_image,
@@ -82,9 +83,11 @@ class RosRobot:
                 group,
             )
         self._commander = COMMANDERS[wiring.commander](node, wiring, self.arm, self._description)
-        self._drive = _make_drive(node, wiring, self._commander, self.arm, motion_group)
+        self.switch = EnableSwitch(node, lambda: self._drive.stop(), wiring.enabled, motion_group)
+        self._drive = _make_drive(
+            node, wiring, self._commander, self.arm, lambda: self.switch.refusal, motion_group
+        )
         self._driver = DriverState(node, group)
-        self.switch = EnableSwitch(node, self._drive, wiring.enabled, motion_group)
         self._sensed: Measurement | None = None
         self._begun = time.monotonic()
 
@@ -163,8 +166,6 @@ class RosRobot:
 
         It leaves from where it was sensed last: that is what the target was checked for.
         """
-        if refusal := self.switch.refusal:
-            raise RobotError(refusal)
         if self._sensed is None:
             raise RobotError("The arm's pose is not known, so it cannot be set in motion.")
         self._drive.command(target, gripper, self._sensed.state)
@@ -191,14 +192,19 @@ class RosRobot:
 
 
 def _make_drive(
-    node: Node, wiring: Wiring, commander: Commander, arm: Arm, group: CallbackGroup
+    node: Node,
+    wiring: Wiring,
+    commander: Commander,
+    arm: Arm,
+    refusal: Refusal,
+    group: CallbackGroup,
 ) -> Drive:
     if wiring.commander == "dry_run":
-        return DirectDrive(commander, NoGripper(node))
+        return DirectDrive(commander, NoGripper(node), refusal)
     gripper = GRIPPERS[wiring.gripper](node)
     if wiring.setpoint_rate == 0.0:
-        return DirectDrive(commander, gripper)
-    return SmoothDrive(node, commander, gripper, arm, wiring.setpoint_rate, group)
+        return DirectDrive(commander, gripper, refusal)
+    return SmoothDrive(node, commander, gripper, arm, refusal, wiring.setpoint_rate, group)
 
 
 def _nothing_yet(topic: str) -> RobotError:
