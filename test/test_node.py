@@ -10,6 +10,7 @@ import zlib
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -197,6 +198,30 @@ def test_one_goal_at_a_time(node: Neighbourhood) -> None:
     assert "Another goal is being pursued" in node.client.wait_for_status("Goal rejected.")
     answer(first.handle.cancel_goal_async())
     assert first.result()[1].outcome == ReachGoal.Result.CANCELLED
+
+
+def test_a_goal_that_was_not_taken_up_is_given_up(node: Neighbourhood) -> None:
+    def change_seed() -> bool:
+        return node.planner.set_parameters([Parameter("seed", value=0)])[0].successful
+
+    server, late = node.planner._server, list[Any]()
+    server._server.register_handle_accepted_callback(late.append)
+    forgotten = node.client.send(elsewhere())
+    wait_until(lambda: len(late) == 1, "its acceptance")
+    server._server.register_handle_accepted_callback(None)
+    assert not change_seed()
+    server._accepted_at -= 10.0
+    assert change_seed()
+    present = node.client.send(elsewhere(budget=50))
+    wait_until(lambda: bool(present.feedback), "the first step")
+
+    late[0].execute()
+    status, result = forgotten.result()
+    assert (status, result.outcome) == (GoalStatus.STATUS_ABORTED, ReachGoal.Result.ABORTED)
+    assert "was given up" in result.reason
+    assert server.busy
+    answer(present.handle.cancel_goal_async())
+    assert present.result()[1].outcome == ReachGoal.Result.CANCELLED
 
 
 def padded_wrongly() -> Image:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import traceback
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Event, Lock
 from typing import Any, TypeAlias
 
@@ -49,6 +49,14 @@ _TAKEN_UP_WITHIN = 5.0
 Handle: TypeAlias = "ServerGoalHandle[Any, Any, Any]"
 
 
+@dataclass(frozen=True, eq=False)
+class _Accepted:
+    """A goal as its client sent it, and as it was read."""
+
+    goal: ReachGoal.Goal
+    request: ReachRequest
+
+
 class _EndedEarlyError(Exception):
     """The goal ended before its episode began."""
 
@@ -90,7 +98,7 @@ class ReachServer:
         self._worker = worker
         self._reporter = reporter
         self._accepting = Lock()
-        self._accepted: ReachRequest | None = None
+        self._accepted: _Accepted | None = None
         self._accepted_at = 0.0
         self._executing = False
         self._stop_reason: str | None = None
@@ -110,13 +118,13 @@ class ReachServer:
     @property
     def busy(self) -> bool:
         """Whether a goal is being pursued."""
-        return not self._idle.is_set()
+        return not self._idle.is_set() and not self._abandoned
 
     @property
     def _abandoned(self) -> bool:
         """Whether the client left before it heard that its goal is accepted.
 
-        rclpy then never executes the goal, and says so to nobody.
+        rclpy then never executes the goal, or much later, and says so to nobody.
         """
         return not self._executing and time.monotonic() - self._accepted_at > _TAKEN_UP_WITHIN
 
@@ -138,7 +146,7 @@ class ReachServer:
             with self._accepting:
                 self._require_free()
                 self._robot.switch.admit()
-                self._accepted, self._accepted_at = request, time.monotonic()
+                self._accepted, self._accepted_at = _Accepted(goal, request), time.monotonic()
                 self._idle.clear()
         except (GoalError, ParameterError) as refusal:
             self._reporter.complain(f"Goal rejected. {refusal}")
@@ -155,7 +163,7 @@ class ReachServer:
             raise GoalError(self._stop_reason)
         if refusal := self._robot.switch.disabled:
             raise GoalError(refusal)
-        if self.busy and not self._abandoned:
+        if self.busy:
             raise GoalError("Another goal is being pursued: await its result or cancel it first.")
 
     def _require_shape(self, request: ReachRequest) -> None:
@@ -167,19 +175,32 @@ class ReachServer:
         require_shape_of(frame.image, request)
 
     def _execute(self, handle: Handle) -> ReachGoal.Result:
-        self._executing = True
+        request = self._taken_up(handle)
+        if request is None:
+            reason = "The goal was given up, since it was not taken up in time: send it again."
+            ended = Ended(Outcome.ABORTED, reason, math.nan, 0, 0.0)
+            self._conclude(handle, ended)
+            return result_message(ended)
         try:
-            ended = self._outcome(handle)
+            ended = self._outcome(handle, request)
             self._conclude(handle, ended)
         finally:
-            self._executing = False
-            self._idle.set()
+            with self._accepting:
+                self._executing = False
+                self._idle.set()
         return result_message(ended)
 
-    def _outcome(self, handle: Handle) -> Ended:
+    def _taken_up(self, handle: Handle) -> ReachRequest | None:
+        """What a goal asks for that is executed from now on; None where it was given up before."""
+        with self._accepting:
+            accepted = self._accepted
+            if accepted is None or accepted.goal is not handle.request:
+                return None
+            self._executing = True
+            return accepted.request
+
+    def _outcome(self, handle: Handle, request: ReachRequest) -> Ended:
         started = time.monotonic()
-        request = self._accepted
-        assert request is not None, "only an accepted goal is executed"
         try:
             return self._pursue(handle, request, started)
         except _EndedEarlyError as early:
