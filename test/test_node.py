@@ -10,6 +10,7 @@ import zlib
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from sensor_msgs.msg import CompressedImage, Image, JointState
 
 from jepa_planner_ros.cli.main import main
 from jepa_planner_ros.robot.kinematics import HOME_JOINTS
+from jepa_planner_ros.ros.goals import ReachRequest, read_goal
 from jepa_planner_ros.search import FAST_SEARCH
 
 ELSEWHERE = picture(HOME + np.array([0.1, 0.2, -0.1, 0, 0, 0, 0]))
@@ -200,6 +202,26 @@ def test_one_goal_at_a_time(node: Neighbourhood) -> None:
     assert first.result()[1].outcome == ReachGoal.Result.CANCELLED
 
 
+def test_one_goal_is_considered_at_a_time(
+    node: Neighbourhood, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    considered, answered = Event(), Event()
+
+    def slow(*given: Any) -> ReachRequest:
+        considered.set()
+        assert answered.wait(10.0)
+        return read_goal(*given)
+
+    monkeypatch.setattr("jepa_planner_ros.ros.reach_server.read_goal", slow)
+    goal = ReachGoal.Goal(subgoals=[elsewhere(budget=1)])
+    first = node.client.reach.send_goal_async(goal)
+    assert considered.wait(10.0)
+    assert not node.client.send(elsewhere()).handle.accepted
+    assert "Another goal is being considered" in node.client.wait_for_status("Goal rejected.")
+    answered.set()
+    assert answer(answer(first).get_result_async()).result.steps == 1
+
+
 def test_a_goal_that_was_not_taken_up_is_given_up(node: Neighbourhood) -> None:
     def change_seed() -> bool:
         return node.planner.set_parameters([Parameter("seed", value=0)])[0].successful
@@ -239,6 +261,7 @@ def truncated_png() -> CompressedImage:
 
 BAD_GOALS = {
     "no sub-goal": ([], "no sub-goal"),
+    "too many sub-goals": ([SubGoal()] * 101, "101 sub-goals; give 100 at most"),
     "nothing given": ([SubGoal()], "exactly one of"),
     "two given": (
         [SubGoal(image_path="/goal.png", image=image_message(ELSEWHERE))],

@@ -27,6 +27,8 @@ RgbImage = NDArray[np.uint8]
 _SAME_SHAPE = 0.03
 """Relative difference of the ratios of width to height of pictures that one camera has taken; a
 picture that was scaled to few pixels has them rounded."""
+_MOST_SUBGOALS = 100
+"""All of their photographs are decoded before the goal is answered."""
 
 
 class GoalError(ValueError):
@@ -66,6 +68,11 @@ def read_goal(goal: ReachGoal.Goal, defaults: EpisodeDefaults) -> ReachRequest:
     """
     if not goal.subgoals:
         raise GoalError("The goal has no sub-goal; give at least one with an image_path or image.")
+    if len(goal.subgoals) > _MOST_SUBGOALS:
+        raise GoalError(
+            f"The goal has {len(goal.subgoals)} sub-goals; give {_MOST_SUBGOALS} at most, and the "
+            "others in another goal."
+        )
     time_limit = seconds(goal.time_limit)
     if time_limit < 0.0:
         raise GoalError(f"time_limit = {time_limit:g} s is negative; give 0 for the default.")

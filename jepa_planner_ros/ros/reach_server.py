@@ -97,6 +97,7 @@ class ReachServer:
         self._encoder = encoder
         self._worker = worker
         self._reporter = reporter
+        self._considering = Lock()
         self._accepting = Lock()
         self._accepted: _Accepted | None = None
         self._accepted_at = 0.0
@@ -137,6 +138,18 @@ class ReachServer:
         return self._idle.wait(timeout) or self._abandoned
 
     def _consider(self, goal: ReachGoal.Goal) -> GoalResponse:
+        # Photographs take long to decode; goals at the same time must not take every thread.
+        if not self._considering.acquire(blocking=False):
+            self._reporter.complain(
+                "Goal rejected. Another goal is being considered: await its answer first."
+            )
+            return GoalResponse.REJECT
+        try:
+            return self._considered(goal)
+        finally:
+            self._considering.release()
+
+    def _considered(self, goal: ReachGoal.Goal) -> GoalResponse:
         try:
             self._require_free()
             request = read_goal(
