@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 import rclpy
 from node_under_test import spinning, wait_until
@@ -14,7 +15,13 @@ from rclpy.node import Node
 from rclpy.qos import qos_profile_sensor_data
 from sensor_msgs.msg import JointState
 
+from jepa_planner_ros.control.episode import Measurement
+from jepa_planner_ros.robot.kinematics import HOME_JOINTS
+from jepa_planner_ros.ros.arm import JointStateArm
 from jepa_planner_ros.ros.clock import ros_now, stamp_message
+from jepa_planner_ros.ros.description import RobotDescription
+from jepa_planner_ros.ros.parameters import PARAMETERS
+from jepa_planner_ros.ros.settings import read_wiring
 from jepa_planner_ros.ros.streams import SensorStream
 
 SECOND = 10**9
@@ -67,6 +74,34 @@ def sensor() -> Iterator[Sensor]:
             yield sensor
     finally:
         rclpy.shutdown()
+
+
+def stamp_of(measurement: Measurement | None) -> int | None:
+    return None if measurement is None else measurement.stamp
+
+
+def test_the_arm_of_an_old_picture_is_known_as_long_as_a_picture_may_be_old(
+    sensor: Sensor,
+) -> None:
+    values = {parameter.name: parameter.default for parameter in PARAMETERS}
+    wiring = read_wiring(values | {"max_age.camera": 10.0})
+    group = sensor.default_callback_group
+    arm = JointStateArm(sensor, wiring, RobotDescription(sensor, wiring, group), 1.0, group)
+    names = [f"panda_joint{number}" for number in range(1, 8)]
+    turned = [HOME_JOINTS + np.array([0.0, 0, 0, 0, 0, 0, 0.1 * (9 - age)]) for age in range(10)]
+    publisher = sensor.create_publisher(JointState, "joint_states", qos_profile_sensor_data)
+    wait_until(lambda: sensor.count_subscribers("joint_states") == 1, "the subscription")
+    for age in reversed(range(10)):
+        message = JointState(name=names, position=turned[age].tolist())
+        message.header.stamp = stamp_message(sensor.now - age * SECOND)
+        publisher.publish(message)
+        time.sleep(0.02)
+    wait_until(lambda: stamp_of(arm.newest()) == sensor.now, "the newest joints")
+    for age in range(10):
+        then = arm.nearest(sensor.now - age * SECOND)
+        assert then is not None
+        assert then.joints is not None
+        np.testing.assert_allclose(then.joints, turned[age])
 
 
 def test_a_late_message_neither_becomes_the_newest_nor_ends_the_history(sensor: Sensor) -> None:

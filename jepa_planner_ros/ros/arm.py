@@ -21,10 +21,6 @@ from jepa_planner_ros.ros.settings import Wiring
 from jepa_planner_ros.ros.streams import Sample, SensorStream
 from jepa_planner_ros.types import Float64Array
 
-_KEPT = 2.0
-"""How far back measurements are kept, s: as long as the camera's picture may take to come."""
-
-
 POSE_AGE = 0.2
 """A pose older than this, s, says nothing about where a moving arm is."""
 
@@ -69,7 +65,7 @@ class JointStateArm:
             return joint_leap(before.positions, after.positions, seconds, description.robot)
 
         self._joints = SensorStream(
-            node, JointState, "joint_states", max_age, _KEPT, read, group, leaps
+            node, JointState, "joint_states", max_age, _kept(wiring), read, group, leaps
         )
 
     def newest(self) -> Measurement | None:
@@ -124,7 +120,7 @@ class CurrentPoseArm:
             return pose_leap(before, after, seconds, description.robot)
 
         self._poses = SensorStream(
-            node, PoseStamped, "current_pose", max_age, _KEPT, read, group, leaps
+            node, PoseStamped, "current_pose", max_age, _kept(wiring), read, group, leaps
         )
         self._joints = JointStateArm(node, wiring, description, max_age, group)
 
@@ -162,3 +158,8 @@ class CurrentPoseArm:
         return Measurement(
             at_pose(pose.value, float(joints.state[-1])), pose.stamp, pose.time, positions
         )
+
+
+def _kept(wiring: Wiring) -> float:
+    """How far back measurements are kept, s: as old as a picture of the arm may be."""
+    return wiring.freshness.camera
