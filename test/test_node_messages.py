@@ -6,9 +6,11 @@ import io
 import os
 from array import array
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import rclpy
 from PIL import Image as PillowImage
 from PIL.PngImagePlugin import PngInfo
 from rclpy.serialization import serialize_message
@@ -18,7 +20,7 @@ from sensor_msgs.msg import CompressedImage, Image
 
 from jepa_planner_ros.photograph import STATE_KEY, photograph_file, read_photograph, state_inside
 from jepa_planner_ros.ros.clock import duration_message, nanoseconds, seconds, stamp_message
-from jepa_planner_ros.ros.driver import mode_fault
+from jepa_planner_ros.ros.driver import DriverState, mode_fault
 from jepa_planner_ros.ros.goals import (
     GoalError,
     ReachRequest,
@@ -52,6 +54,20 @@ def test_a_robot_mode_that_follows_no_command_is_a_fault(mode: int, found: str) 
     assert found in str(mode_fault(mode))
     assert mode_fault(1) is None, "idle"
     assert mode_fault(2) is None, "moving"
+
+
+def test_a_fault_of_a_driver_that_falls_silent_is_forgotten() -> None:
+    rclpy.init()
+    try:
+        node = rclpy.create_node("listener")
+        driver = DriverState(node, node.default_callback_group)
+        assert driver.fault is None
+        driver._receive(SimpleNamespace(robot_mode=4))
+        assert "in reflex" in str(driver.fault)
+        driver._heard -= 10.0
+        assert driver.fault is None
+    finally:
+        rclpy.shutdown()
 
 
 def message(pixels: np.ndarray, encoding: str, padding: int = 0) -> Image:

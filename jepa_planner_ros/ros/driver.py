@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import time
 from typing import Any
 
 from rclpy.callback_groups import CallbackGroup
@@ -10,6 +11,8 @@ from rclpy.node import Node
 from rclpy.qos import qos_profile_sensor_data
 
 _TOPIC = "franka_robot_state_broadcaster/robot_state"
+_LASTS = 2.0
+"""How long a state counts after it was told, s; drivers tell it many times a second."""
 
 # Robot modes of libfranka (`franka::RobotMode`) in which the arm follows no command.
 _STANDING = {
@@ -34,8 +37,8 @@ class DriverState:
     """
 
     def __init__(self, node: Node, group: CallbackGroup) -> None:
-        self.fault: str | None = None
-        """Why the arm must not be commanded, by the newest message; None while it may."""
+        self._told: str | None = None
+        self._heard = 0.0
         try:
             messages = importlib.import_module("franka_msgs.msg")
         except ImportError:
@@ -48,5 +51,13 @@ class DriverState:
             callback_group=group,
         )
 
+    @property
+    def fault(self) -> str | None:
+        """Why the arm must not be commanded, by the newest message; None while it may.
+
+        What a driver said that has fallen silent may have changed since.
+        """
+        return self._told if time.monotonic() - self._heard < _LASTS else None
+
     def _receive(self, message: Any) -> None:
-        self.fault = mode_fault(message.robot_mode)
+        self._told, self._heard = mode_fault(message.robot_mode), time.monotonic()
