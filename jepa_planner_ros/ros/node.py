@@ -47,6 +47,8 @@ NAME = "jepa_planner"
 _THREADS = 5
 _STOPPING = 1.0
 """How long each part of the node may take to stop, s."""
+_BRAKING = 8.0
+"""The same for the arm, s, as much as the launch files leave: small accelerations take long."""
 
 _BLANK_FRAME = np.zeros((64, 64, 3), np.uint8)
 # s. Executor and network share Python's lock, which changes hands at every operation of a network;
@@ -95,7 +97,7 @@ class PlannerNode(Node):
         Returns whether everything has come to its end; a search in this process may not have.
         """
         idle = self._server.stop("The planner node is shutting down.", _STOPPING)
-        self._robot.rest(2.0 * _STOPPING)
+        self._robot.rest(_BRAKING)
         self._planner.close()
         return self._seeing.stop(_STOPPING) and self._planning.stop(_STOPPING) and idle
 
