@@ -121,9 +121,18 @@ def read_wiring(values: Mapping[str, Any]) -> Wiring:
         pose_source=values["pose_source"],
         controller_frame=ControllerFrame(values["controller_frame"]),
         image_transport=values["image_transport"],
-        capture_directory=Path(values["capture.directory"]).expanduser(),
+        capture_directory=_read_directory(values, "capture.directory"),
         freshness=FreshnessLimits(values["max_age.camera"], values["max_age.joints"]),
     )
+
+
+def _read_directory(values: Mapping[str, Any], name: str) -> Path:
+    try:
+        return Path(values[name]).expanduser()
+    except RuntimeError as error:
+        raise ParameterError(
+            f"Parameter {name} = '{values[name]}' is no folder: {error}"
+        ) from error
 
 
 def _read_remote(values: Mapping[str, Any]) -> RemoteSettings:
