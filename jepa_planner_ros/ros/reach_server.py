@@ -284,12 +284,12 @@ class ReachServer:
 
     def _await_robot(self, handle: Handle, request: ReachRequest, started: float) -> None:
         """Wait for sensors and controller: a young node finds topics one by one."""
-        ready_timeout = request.defaults.ready_timeout
-        patience = min(ready_timeout, request.time_limit)
+        begun, ready_timeout = time.monotonic(), request.defaults.ready_timeout
+        patience = min(ready_timeout, started + request.time_limit - begun)
         outcome = Outcome.ABORTED if patience == ready_timeout else Outcome.TIMED_OUT
         told = None
         while missing := self._robot.missing():
-            waited = time.monotonic() - started
+            waited = time.monotonic() - begun
             if waited > patience:
                 raise _EndedEarlyError(outcome, f"{missing.reason} Waited for {waited:.1f} s.")
             if missing.what != told:
