@@ -14,6 +14,7 @@ from jepa_planner_ros.control import ControlSettings, Outcome, QueueSettings
 from jepa_planner_ros.control.action_queue import (
     MERGE_RULES,
     ActionQueue,
+    _rules,
     blended,
     register_merge_rule,
 )
@@ -60,11 +61,14 @@ def test_rotations_are_blended_along_the_shortest_arc() -> None:
 
 def test_a_rule_of_ones_own() -> None:
     register_merge_rule("keep", lambda old, new: old)
-    queue = ActionQueue(taken=0, targets=(target(1.0),))
-    merged = queue.merged(1, [target(2.0), target(3.0)], MERGE_RULES["keep"])
-    assert [one[0] for one in merged.targets] == [1.0, 3.0]
-    with pytest.raises(ValueError, match="already"):
-        register_merge_rule("keep", lambda old, new: new)
+    try:
+        queue = ActionQueue(taken=0, targets=(target(1.0),))
+        merged = queue.merged(1, [target(2.0), target(3.0)], MERGE_RULES["keep"])
+        assert [one[0] for one in merged.targets] == [1.0, 3.0]
+        with pytest.raises(ValueError, match="already"):
+            register_merge_rule("keep", lambda old, new: new)
+    finally:
+        del _rules["keep"]
 
 
 @pytest.mark.parametrize(("planning", "chunk"), [(0.2, 2), (0.86, 2), (1.5, 4)])

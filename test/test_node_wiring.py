@@ -42,6 +42,7 @@ from safetensors.torch import save_file
 from sensor_msgs.msg import Image
 
 from jepa_planner_ros.control import ControlSettings, SafetyLimits, Worker
+from jepa_planner_ros.control.action_queue import _rules, register_merge_rule
 from jepa_planner_ros.robot.kinematics import HOME_JOINTS
 from jepa_planner_ros.ros.declaration import ParameterError
 from jepa_planner_ros.ros.node import PlannerNode, _spin_until_interrupted
@@ -90,6 +91,18 @@ def test_every_parameter_describes_itself(parameter: Any) -> None:
     is_number = isinstance(parameter.default, int | float) and parameter.default is not True
     ranges = [*descriptor.integer_range, *descriptor.floating_point_range]
     assert len(ranges) == is_number
+
+
+def test_a_merge_rule_of_ones_own_may_be_chosen() -> None:
+    values = {parameter.name: parameter.default for parameter in PARAMETERS}
+    values["queue.merge"] = "keep"
+    with pytest.raises(ParameterError, match=r"queue.merge = 'keep' is unknown"):
+        read_episode_defaults(values)
+    register_merge_rule("keep", lambda old, new: old)
+    try:
+        assert read_episode_defaults(values).control.queue.merge == "keep"
+    finally:
+        del _rules["keep"]
 
 
 @pytest.mark.parametrize("rate", [1e-9, 1.0, 19.9])

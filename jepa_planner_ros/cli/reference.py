@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -146,7 +146,7 @@ def _plain(parameter: Parameter) -> Any:
     return value if isinstance(value, str | bool | int | float) else list(value)
 
 
-def _allowed(descriptor: ParameterDescriptor, choices: Sequence[str] = ()) -> str:
+def _allowed(descriptor: ParameterDescriptor, choices: Collection[str] = ()) -> str:
     if choices:
         return ", ".join(f"`{one}`" for one in choices)
     for limits in (*descriptor.integer_range, *descriptor.floating_point_range):

@@ -6,7 +6,7 @@ episodes. ``ros/settings.py`` reads their values, and says which cannot work tog
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -46,7 +46,8 @@ class _Declared:
     default: Any
     description: str
     bounds: tuple[float, float] | None = None
-    choices: Sequence[str] = ()
+    choices: Collection[str] = ()
+    """Asked anew each time: a registry may grow."""
     read_only: bool = True
 
     def descriptor(self) -> ParameterDescriptor:
@@ -72,7 +73,7 @@ def _tunable(
     default: Any,
     description: str,
     bounds: tuple[float, float] | None = None,
-    choices: Sequence[str] = (),
+    choices: Collection[str] = (),
 ) -> _Declared:
     return _Declared(name, default, description, bounds, choices, read_only=False)
 
@@ -374,7 +375,7 @@ PARAMETERS = (
         "queue.merge",
         _QUEUE.merge,
         "How targets of one timestep in the queue and in a new chunk become one.",
-        choices=tuple(MERGE_RULES),
+        choices=MERGE_RULES,
     ),
     _tunable(
         "queue.similar_distance",
