@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 Float32Array = NDArray[np.float32]
 Float64Array = NDArray[np.float64]
 Int64Array = NDArray[np.int64]
+RgbImage = NDArray[np.uint8]
+"""(height, width, 3)"""
 
 DistanceName = Literal["l1", "l2"]
 """Between latents: mean absolute difference, or root mean square difference."""

@@ -22,13 +22,12 @@ from jepa_planner_ros.replay.recording import (
     RecordedGoal,
     RecordedPlan,
     Recording,
-    RgbImage,
     plan_of,
     seconds_text,
 )
 from jepa_planner_ros.search.text import search_from_json
 from jepa_planner_ros.share import share_directory
-from jepa_planner_ros.types import Plan, PlanTiming, SearchRound
+from jepa_planner_ros.types import Plan, PlanTiming, RgbImage, SearchRound
 
 
 @dataclass(frozen=True)

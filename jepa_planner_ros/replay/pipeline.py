@@ -18,7 +18,6 @@ from jepa_planner_ros.replay.recording import (
     RecordedGoal,
     RecordedPlan,
     Recording,
-    RgbImage,
     seconds_text,
 )
 from jepa_planner_ros.search.text import search_from_json
@@ -29,6 +28,7 @@ from jepa_planner_ros.types import (
     Planner,
     PlannerError,
     PlanRequest,
+    RgbImage,
     Scene,
     SearchSettings,
 )

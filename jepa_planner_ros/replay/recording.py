@@ -17,9 +17,7 @@ from jepa_planner_ros.robot.joints import read_arm
 from jepa_planner_ros.robot.kinematics import end_effector_state
 from jepa_planner_ros.ros.images import decode_compressed_image, decode_image
 from jepa_planner_ros.ros.reading import actions_array, stamp_of, state_array, states_array
-from jepa_planner_ros.types import Float32Array, Float64Array
-
-RgbImage = NDArray[np.uint8]
+from jepa_planner_ros.types import Float32Array, Float64Array, RgbImage
 
 GOAL_TYPE = "jepa_planner_msgs/msg/Goal"
 PLAN_TYPE = "jepa_planner_msgs/msg/Plan"

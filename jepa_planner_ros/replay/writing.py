@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image as Picture
 
 from jepa_planner_ros.replay.pipeline import Moment, Replayed, Skipped
-from jepa_planner_ros.replay.recording import RecordedPlan, Recording, RgbImage
+from jepa_planner_ros.replay.recording import RecordedPlan, Recording
 from jepa_planner_ros.replay.verdict import Verdict, cut_short, difference
 from jepa_planner_ros.report import (
     Camera,
@@ -23,6 +23,7 @@ from jepa_planner_ros.report import (
     StepRecord,
 )
 from jepa_planner_ros.search.profiles import in_words
+from jepa_planner_ros.types import RgbImage
 
 _WIDTH = 480
 """Of a frame in the report, pixels, so that long recordings give pages of bearable size."""

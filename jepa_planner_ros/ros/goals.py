@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
 from jepa_planner_msgs.action import ReachGoal
 from jepa_planner_msgs.msg import SubGoal as SubGoalMessage
-from numpy.typing import NDArray
 
 from jepa_planner_ros.control import CONTROL_MODES
 from jepa_planner_ros.photograph import state_inside
@@ -20,9 +18,7 @@ from jepa_planner_ros.ros.images import (
     read_file,
 )
 from jepa_planner_ros.ros.settings import EpisodeDefaults
-from jepa_planner_ros.types import Float64Array
-
-RgbImage = NDArray[np.uint8]
+from jepa_planner_ros.types import Float64Array, RgbImage
 
 _SAME_SHAPE = 0.03
 """Relative difference of the ratios of width to height of pictures that one camera has taken; a

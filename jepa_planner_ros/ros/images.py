@@ -18,13 +18,13 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image as PillowImage
+
+from jepa_planner_ros.types import RgbImage
 
 if TYPE_CHECKING:
     from sensor_msgs.msg import CompressedImage, Image
 
-RgbImage = NDArray[np.uint8]
 
 _BYTES_PER_PIXEL = {
     "rgb8": 3,
