@@ -25,9 +25,9 @@ from jepa_planner_ros.cli.bench import COMMANDS as BENCHMARKS
 from jepa_planner_ros.cli.main import COMMANDS, build_parser
 from jepa_planner_ros.report.view_node import ViewNode
 from jepa_planner_ros.ros.capture import CaptureService
+from jepa_planner_ros.ros.commander import COMMANDERS
 from jepa_planner_ros.ros.diagnostics import Diagnostics
 from jepa_planner_ros.ros.parameters import (
-    COMMANDER_NAMES,
     IMAGE_TRANSPORTS,
     PARAMETERS,
     POSE_SOURCES,
@@ -167,7 +167,7 @@ def _value(value: Any) -> str:
 class _Variant:
     """A way to wire the node."""
 
-    commander: str = COMMANDER_NAMES[0]
+    commander: str = next(iter(COMMANDERS))
     pose_source: str = POSE_SOURCES[0]
     image_transport: str = IMAGE_TRANSPORTS[0]
 
@@ -181,7 +181,7 @@ class _Variant:
 
 _VARIANTS = (
     _Variant(),
-    *(_Variant(commander=name) for name in COMMANDER_NAMES[1:]),
+    *(_Variant(commander=name) for name in COMMANDERS if name != _Variant.commander),
     *(_Variant(pose_source=name) for name in POSE_SOURCES[1:]),
     *(_Variant(image_transport=name) for name in IMAGE_TRANSPORTS[1:]),
 )

@@ -17,8 +17,8 @@ from jepa_planner_ros.robot.leaps import joint_leap, pose_leap
 from jepa_planner_ros.robot.limits import LIMITS
 from jepa_planner_ros.ros.description import RobotDescription
 from jepa_planner_ros.ros.poses import check_frame, read_pose
-from jepa_planner_ros.ros.settings import Wiring
 from jepa_planner_ros.ros.streams import Sample, SensorStream
+from jepa_planner_ros.ros.wiring import Wiring
 from jepa_planner_ros.types import Float64Array
 
 POSE_AGE = 0.2

@@ -28,7 +28,7 @@ from jepa_planner_ros.ros.arm import POSE_AGE, Arm
 from jepa_planner_ros.ros.clock import duration_message, ros_now, stamp_message
 from jepa_planner_ros.ros.description import RobotDescription
 from jepa_planner_ros.ros.poses import pose_stamped_message
-from jepa_planner_ros.ros.settings import Wiring
+from jepa_planner_ros.ros.wiring import Wiring
 from jepa_planner_ros.types import Float64Array
 
 _RELIABLE = QoSProfile(depth=10)

@@ -9,7 +9,7 @@ from std_msgs.msg import String
 
 from jepa_planner_ros.robot.description import DescriptionError, described
 from jepa_planner_ros.robot.limits import LIMITS, RobotLimits
-from jepa_planner_ros.ros.settings import Wiring
+from jepa_planner_ros.ros.wiring import Wiring
 
 _LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 

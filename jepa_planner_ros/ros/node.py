@@ -32,8 +32,9 @@ from jepa_planner_ros.ros.parameters import (
 from jepa_planner_ros.ros.reach_server import ReachServer
 from jepa_planner_ros.ros.reporting import Reporter
 from jepa_planner_ros.ros.robot import RosRobot
-from jepa_planner_ros.ros.settings import Wiring, read_episode_defaults, read_wiring
+from jepa_planner_ros.ros.settings import read_episode_defaults, read_wiring
 from jepa_planner_ros.ros.startup import given_parameters
+from jepa_planner_ros.ros.wiring import Wiring
 from jepa_planner_ros.search import REFERENCE_SEARCH
 from jepa_planner_ros.serving import LocalRayPlanner, RemotePlanner
 from jepa_planner_ros.types import Encoder, ModelDescription, Planner, PlannerError

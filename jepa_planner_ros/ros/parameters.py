@@ -24,7 +24,9 @@ from jepa_planner_ros.control import (
 )
 from jepa_planner_ros.control.action_queue import MERGE_RULES
 from jepa_planner_ros.robot.limits import LIMITS
+from jepa_planner_ros.ros.commander import COMMANDERS
 from jepa_planner_ros.ros.declaration import ParameterError, declare
+from jepa_planner_ros.ros.gripper import GRIPPERS
 from jepa_planner_ros.ros.poses import ControllerFrame
 from jepa_planner_ros.search.profiles import DEFAULT_PROFILE, profile_names
 from jepa_planner_ros.serving import LatentPrecision
@@ -36,8 +38,6 @@ ENCODERS = ("onboard", "remote")
 SERVING_DEVICES = ("auto", "cpu", "cuda")
 POSE_SOURCES = ("joint_states", "current_pose")
 IMAGE_TRANSPORTS = ("raw", "compressed")
-COMMANDER_NAMES = ("crisp", "servo", "servo_twist", "joint_trajectory", "dry_run")
-GRIPPER_NAMES = ("position", "franka_gripper", "gripper_command", "none")
 
 
 @dataclass(frozen=True)
@@ -192,14 +192,14 @@ PARAMETERS = (
         "(servo_node/pose_target_cmds) or by velocities (servo_node/delta_twist_cmds), a "
         "joint_trajectory_controller, or none: dry_run publishes on ~/would_command what would be "
         "commanded.",
-        choices=COMMANDER_NAMES,
+        choices=COMMANDERS,
     ),
     _Declared(
         "gripper",
         "position",
         "Gripper to command: by its position on gripper/gripper_position_controller/commands, "
         "Franka's own by its actions (franka_msgs), one by the action of control_msgs, or none.",
-        choices=GRIPPER_NAMES,
+        choices=GRIPPERS,
     ),
     _Declared(
         "setpoint_rate",

@@ -29,7 +29,8 @@ from jepa_planner_ros.photograph import photograph_file
 from jepa_planner_ros.ros.clock import duration_message, ros_now, stamp_message
 from jepa_planner_ros.ros.goals import ReachRequest, SubGoalRequest
 from jepa_planner_ros.ros.poses import delta_message, pose_stamped_message, state_message
-from jepa_planner_ros.ros.settings import EpisodeDefaults, Wiring
+from jepa_planner_ros.ros.settings import EpisodeDefaults
+from jepa_planner_ros.ros.wiring import Wiring
 from jepa_planner_ros.search.text import search_to_json
 from jepa_planner_ros.types import Plan
 

@@ -31,8 +31,8 @@ from jepa_planner_ros.ros.images import (
     decode_compressed_image,
     decode_image,
 )
-from jepa_planner_ros.ros.settings import Wiring
 from jepa_planner_ros.ros.streams import SensorStream
+from jepa_planner_ros.ros.wiring import Wiring
 from jepa_planner_ros.types import Float64Array
 
 # Time for the last message to leave before its publisher does, s.

@@ -20,6 +20,7 @@ from jepa_planner_ros.robot.limits import LIMITS, RobotLimits
 from jepa_planner_ros.ros.declaration import ParameterError
 from jepa_planner_ros.ros.parameters import check_choices
 from jepa_planner_ros.ros.poses import ControllerFrame
+from jepa_planner_ros.ros.wiring import Wiring
 from jepa_planner_ros.search.profiles import load_profile
 from jepa_planner_ros.serving import RemoteSettings
 from jepa_planner_ros.types import SearchSettings
@@ -29,35 +30,6 @@ _MOTION_COMMANDERS = ("servo_twist", "joint_trajectory")
 _LEAST_SETPOINT_RATE = 20.0
 """Hz. From one setpoint to the next a controller goes as fast as it can, and nobody looks whether
 the arm follows."""
-
-
-@dataclass(frozen=True)
-class Wiring:
-    """What the node is connected to; fixed while it runs."""
-
-    planner: str
-    remote: RemoteSettings | None
-    """Set for planner remote."""
-    encode: str
-    replicas: int
-    serving_device: str
-    start_timeout: float
-    plan_timeout: float
-    checkpoint: str
-    device: str
-    precision: str
-    base_frame: str
-    joint_prefix: str
-    robot: str
-    commander: str
-    gripper: str
-    setpoint_rate: float
-    enabled: bool
-    pose_source: str
-    controller_frame: ControllerFrame
-    image_transport: str
-    capture_directory: Path
-    freshness: FreshnessLimits
 
 
 @dataclass(frozen=True)
