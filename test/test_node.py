@@ -232,7 +232,7 @@ def test_a_goal_that_was_not_taken_up_is_given_up(node: Neighbourhood) -> None:
     wait_until(lambda: len(late) == 1, "its acceptance")
     server._server.register_handle_accepted_callback(None)
     assert not change_seed()
-    server._accepted_at -= 10.0
+    server._slot._accepted_at -= 10.0
     assert change_seed()
     present = node.client.send(elsewhere(budget=50))
     wait_until(lambda: bool(present.feedback), "the first step")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import time
 import traceback
-from dataclasses import dataclass, replace
-from threading import Event, Lock
+from dataclasses import replace
+from threading import Lock
 from typing import Any, TypeAlias
 
 from jepa_planner_msgs.action import ReachGoal
@@ -32,6 +32,7 @@ from jepa_planner_ros.control import (
 )
 from jepa_planner_ros.control.runner import TICK_PERIOD
 from jepa_planner_ros.ros.declaration import ParameterError
+from jepa_planner_ros.ros.goal_slot import GoalSlot
 from jepa_planner_ros.ros.goals import GoalError, ReachRequest, read_goal, require_shape_of
 from jepa_planner_ros.ros.parameters import current_values
 from jepa_planner_ros.ros.reporting import GoalFollower, Reporter, result_message
@@ -42,19 +43,8 @@ from jepa_planner_ros.types import Encoder, PlannerError
 _RESULT_KEPT = 900
 """How long a result can be asked for after the end, s."""
 
-_TAKEN_UP_WITHIN = 5.0
-"""An accepted goal is executed at once, s; this much later it never will be."""
-
 # In quotes, since Jazzy's class takes no parameters when it runs.
 Handle: TypeAlias = "ServerGoalHandle[Any, Any, Any]"
-
-
-@dataclass(frozen=True, eq=False)
-class _Accepted:
-    """A goal as its client sent it, and as it was read."""
-
-    goal: ReachGoal.Goal
-    request: ReachRequest
 
 
 class _EndedEarlyError(Exception):
@@ -98,13 +88,8 @@ class ReachServer:
         self._worker = worker
         self._reporter = reporter
         self._considering = Lock()
-        self._accepting = Lock()
-        self._accepted: _Accepted | None = None
-        self._accepted_at = 0.0
-        self._executing = False
+        self._slot = GoalSlot()
         self._stop_reason: str | None = None
-        self._idle = Event()
-        self._idle.set()
         self._server = ActionServer(
             node,
             ReachGoal,
@@ -119,15 +104,7 @@ class ReachServer:
     @property
     def busy(self) -> bool:
         """Whether a goal is being pursued."""
-        return not self._idle.is_set() and not self._abandoned
-
-    @property
-    def _abandoned(self) -> bool:
-        """Whether the client left before it heard that its goal is accepted.
-
-        rclpy then never executes the goal, or much later, and says so to nobody.
-        """
-        return not self._executing and time.monotonic() - self._accepted_at > _TAKEN_UP_WITHIN
+        return self._slot.busy
 
     def stop(self, reason: str, timeout: float) -> bool:
         """Accept no more goals and end the present one.
@@ -135,7 +112,7 @@ class ReachServer:
         Returns whether that took less than `timeout` s.
         """
         self._stop_reason = reason
-        return self._idle.wait(timeout) or self._abandoned
+        return self._slot.wait(timeout)
 
     def _consider(self, goal: ReachGoal.Goal) -> GoalResponse:
         # Photographs take long to decode; goals at the same time must not take every thread.
@@ -156,11 +133,9 @@ class ReachServer:
                 goal, read_episode_defaults(current_values(self._node), self._robot.model)
             )
             self._require_shape(request)
-            with self._accepting:
-                self._require_free()
-                self._robot.switch.admit()
-                self._accepted, self._accepted_at = _Accepted(goal, request), time.monotonic()
-                self._idle.clear()
+            self._require_free()
+            self._slot.accept(goal, request)
+            self._robot.switch.admit()
         except (GoalError, ParameterError) as refusal:
             self._reporter.complain(f"Goal rejected. {refusal}")
             return GoalResponse.REJECT
@@ -176,8 +151,7 @@ class ReachServer:
             raise GoalError(self._stop_reason)
         if refusal := self._robot.switch.disabled:
             raise GoalError(refusal)
-        if self.busy:
-            raise GoalError("Another goal is being pursued: await its result or cancel it first.")
+        self._slot.require_free()
 
     def _require_shape(self, request: ReachRequest) -> None:
         """Raise `GoalError` where the camera's newest frame, if any, is of another shape."""
@@ -188,7 +162,7 @@ class ReachServer:
         require_shape_of(frame.image, request)
 
     def _execute(self, handle: Handle) -> ReachGoal.Result:
-        request = self._taken_up(handle)
+        request = self._slot.take_up(handle.request)
         if request is None:
             reason = "The goal was given up, since it was not taken up in time: send it again."
             ended = Ended(Outcome.ABORTED, reason, math.nan, 0, 0.0)
@@ -198,19 +172,8 @@ class ReachServer:
             ended = self._outcome(handle, request)
             self._conclude(handle, ended)
         finally:
-            with self._accepting:
-                self._executing = False
-                self._idle.set()
+            self._slot.release()
         return result_message(ended)
-
-    def _taken_up(self, handle: Handle) -> ReachRequest | None:
-        """What a goal asks for that is executed from now on; None where it was given up before."""
-        with self._accepting:
-            accepted = self._accepted
-            if accepted is None or accepted.goal is not handle.request:
-                return None
-            self._executing = True
-            return accepted.request
 
     def _outcome(self, handle: Handle, request: ReachRequest) -> Ended:
         started = time.monotonic()
