@@ -21,6 +21,9 @@ from jepa_planner_ros.ros.streams import Sample, SensorStream
 from jepa_planner_ros.ros.wiring import Wiring
 from jepa_planner_ros.types import Float64Array
 
+_CAMERA_LATENCY = 2.0
+"""The longest that a picture takes from its exposure until it comes, s."""
+
 POSE_AGE = 0.2
 """A pose older than this, s, says nothing about where a moving arm is."""
 
@@ -162,4 +165,4 @@ class CurrentPoseArm:
 
 def _kept(wiring: Wiring) -> float:
     """How far back measurements are kept, s: as old as a picture of the arm may be."""
-    return wiring.freshness.camera
+    return _CAMERA_LATENCY + wiring.freshness.camera
