@@ -15,10 +15,10 @@ from jepa_planner_ros.control.action_queue import (
     MERGE_RULES,
     ActionQueue,
     _rules,
-    blended,
     register_merge_rule,
 )
 from jepa_planner_ros.control.queued import advice, transition
+from jepa_planner_ros.robot.motion import between
 from jepa_planner_ros.types import Plan, PlanRequest
 
 FAR = goal_at(x=0.15, y=0.3, z=-0.1, step_budget=8)
@@ -54,7 +54,7 @@ def test_merge_rules_blend_what_both_have_and_take_the_rest(rule: str, expected:
 
 
 def test_rotations_are_blended_along_the_shortest_arc() -> None:
-    middle = blended(target(0.0, yaw=3.0), target(0.0, yaw=-3.0), 0.5)
+    middle = between(target(0.0, yaw=3.0), target(0.0, yaw=-3.0), 0.5)
     turn = Rotation.from_euler("xyz", middle[3:6])
     assert (turn * Rotation.from_euler("z", math.pi).inv()).magnitude() == pytest.approx(0.0)
 

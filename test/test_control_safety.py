@@ -226,6 +226,14 @@ def test_a_target_beyond_the_joints_is_drawn_back_on_the_straight_way() -> None:
     assert none is None
 
 
+def test_a_gripper_closes_however_far_the_joints_reach() -> None:
+    stretched = MIDDLE + action(x=0.15)
+    target, note = within_reach(stretched, stretched + action(x=0.2, gripper=1.0), LIMITS)
+    assert note is not None
+    assert target[0] < stretched[0] + 0.15
+    assert target[6] == 1.0
+
+
 def test_a_start_that_no_joints_reach_is_refused() -> None:
     with pytest.raises(UnsafeCommandError, match=r"limits\.joint_margin"):
         within_reach(MIDDLE + action(x=0.6), MIDDLE + action(x=0.61), LIMITS)

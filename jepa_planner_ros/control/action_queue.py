@@ -10,27 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from jepa_planner_ros.robot.motion import Reference
+from jepa_planner_ros.robot.motion import between
 from jepa_planner_ros.types import Float64Array
 
 MergeRule = Callable[[Float64Array, Float64Array], Float64Array]
 """Takes the waiting and the newer target (7,) of one timestep, and returns the one to wait."""
 
 
-def blended(old: Float64Array, new: Float64Array, share: float) -> Float64Array:
-    """The state (7,) a `share` of the way from one to the other.
-
-    Positions and closedness are blended linearly, rotations along the shortest arc on SO(3).
-    """
-    reference = Reference.from_state(old)
-    return reference.moved(share * reference.distance_to(new)).as_state()
-
-
 _rules: dict[str, MergeRule] = {
     "replace": lambda old, new: new,
-    "weighted": lambda old, new: blended(old, new, 0.7),
-    "average": lambda old, new: blended(old, new, 0.5),
-    "conservative": lambda old, new: blended(old, new, 0.3),
+    "weighted": lambda old, new: between(old, new, 0.7),
+    "average": lambda old, new: between(old, new, 0.5),
+    "conservative": lambda old, new: between(old, new, 0.3),
 }
 
 MERGE_RULES: Mapping[str, MergeRule] = MappingProxyType(_rules)

@@ -21,7 +21,7 @@ from jepa_planner_ros.geometry import (
 )
 from jepa_planner_ros.robot.kinematics import HOME_JOINTS, InverseKinematics, end_effector_state
 from jepa_planner_ros.robot.limits import RobotLimits
-from jepa_planner_ros.robot.motion import Reference, travel_time
+from jepa_planner_ros.robot.motion import between, travel_time
 from jepa_planner_ros.types import Float64Array
 
 _ROUNDING = 1e-9
@@ -213,6 +213,8 @@ def within_reach(
 ) -> tuple[Float64Array, str | None]:
     """A target (7,) drawn back towards `base` until the joints reach it within their limits.
 
+    The gripper is told what was planned: it closes however far the arm comes.
+
     Args:
         base: where the step starts.
         target: where it leads.
@@ -226,7 +228,7 @@ def within_reach(
     inverse_kinematics = InverseKinematics(_with_margin(limits))
 
     def reached(share: float) -> bool:
-        state = _between(base, target, share)
+        state = between(base, target, share)
         solution = inverse_kinematics.solve(state, start)
         reached_state = end_effector_state(solution, state[GRIPPER], limits.robot.chain)
         missed = action_between(state, reached_state)
@@ -245,7 +247,7 @@ def within_reach(
             f"({_millimetres(base[POSITION])}) mm, where the step begins: move the arm away from "
             "its joint limits."
         )
-    return _between(base, target, low), (
+    return at_pose(between(base, target, low), gripper=target[GRIPPER]), (
         f"a target at ({_millimetres(target[POSITION])}) mm was drawn back to {100 * low:.0f} % "
         f"of the way, as far as the joints of robot = {limits.robot.name} reach"
     )
@@ -258,13 +260,6 @@ def _with_margin(limits: SafetyLimits) -> RobotLimits:
         joint_min=tuple(low + margin for low in robot.joint_min),
         joint_max=tuple(high - margin for high in robot.joint_max),
     )
-
-
-def _between(start: Float64Array, end: Float64Array, share: float) -> Float64Array:
-    if share == 1.0:
-        return end
-    reference = Reference.from_state(start)
-    return reference.moved(share * reference.distance_to(end)).as_state()
 
 
 def require_step(base: Float64Array, target: Float64Array, limits: SafetyLimits) -> None:

@@ -151,6 +151,15 @@ class Reference:
         return np.concatenate((self.position, self.rotation.as_euler("xyz"), [self.gripper]))
 
 
+def between(start: Float64Array, end: Float64Array, share: float) -> Float64Array:
+    """The state (7,) a `share` of the way from one to another.
+
+    Positions and closedness are blended linearly, rotations along the shortest arc on SO(3).
+    """
+    reference = Reference.from_state(start)
+    return reference.moved(share * reference.distance_to(end)).as_state()
+
+
 @dataclass(frozen=True, eq=False)
 class CartesianMotion:
     """A straight motion of the end effector from a moment on some clock, and what follows it.
