@@ -94,13 +94,16 @@ class RobotTurnedDown(ImaginedRobot):
     """Of what the first step asks for while the arm moves, the planner turns one thing down."""
 
     refused: type[Effect] = Search
+    refused_after: float = 1.1
+    retry_after: float = RETRY_AFTER
     asked: Counter[type[Effect]] = field(default_factory=Counter)
 
     def perform(self, effect: Effect) -> None:
         self.asked[type(effect)] += 1
         if isinstance(effect, self.refused) and self.asked[self.refused] == 2:
             asked = effect.request if isinstance(effect, Search) else effect
-            self.later(1.1, Unplanned(self.time + 1.1, AWAY, RETRY_AFTER, asked))
+            time = self.time + self.refused_after
+            self.later(self.refused_after, Unplanned(time, AWAY, self.retry_after, asked))
         else:
             super().perform(effect)
 
@@ -120,6 +123,16 @@ def test_a_frame_that_was_given_up_is_not_taken_for_one_at_rest(mode: str) -> No
     assert result.outcome is Outcome.REACHED, result.reason
     (_, first), *_ = robot.commands
     np.testing.assert_allclose(robot.reports[1].observation.state, first.target, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["non_blocking", "queue"])
+def test_a_planner_that_is_busy_while_the_arm_moves_is_given_its_time(mode: str) -> None:
+    robot = RobotTurnedDown(CONTROL_MODES[mode], refused_after=0.1, retry_after=7.0)
+    result = ended(robot.run(robot.start(goal_at(0.25, 0.2))))
+    assert result.outcome is Outcome.REACHED, result.reason
+    (departed, _), *_ = robot.commands
+    _, (asked_again, _), *_ = robot.requests
+    assert asked_again >= departed + 0.1 + 7.0
 
 
 @pytest.mark.parametrize("mode", ["non_blocking", "queue"])

@@ -150,18 +150,11 @@ def _awaits(phase: Phase, asked: Observe | PlanRequest) -> bool:
 
 def _without_planner(episode: Episode, missed: Unplanned, pause: float) -> Next:
     """Let the arm rest until the planner may be back, then look again: the scene may change."""
-    match episode.phase:
-        case Overlapping(travel=travel) | Flowing(travel=travel) if missed.time < travel.arrives:
-            resting = Settling(
-                not_before=travel.arrives,
-                deadline=travel.arrives + episode.settings.motion.time_limit,
-                origin=travel.origin,
-            )
-        case _:
-            resting = Settling(
-                not_before=missed.time + pause,
-                deadline=missed.time + pause + episode.settings.motion.time_limit,
-            )
+    back, origin = missed.time + pause, None
+    if isinstance(episode.phase, Overlapping | Flowing):
+        travel = episode.phase.travel
+        back, origin = max(back, travel.arrives), travel.origin
+    resting = Settling(back, back + episode.settings.motion.time_limit, origin)
     outage = episode.outage or Outage(missed.time, missed.reason)
     waiting = replace(episode, phase=resting, outage=replace(outage, reason=missed.reason))
     if episode.outage is not None:
