@@ -179,6 +179,20 @@ class UnreliableRobot(ImaginedRobot):
 
 
 @pytest.mark.parametrize("mode", CONTROL_MODES)
+def test_an_arm_that_is_late_is_held_when_the_episode_ends(mode: str) -> None:
+    robot = ImaginedRobot(
+        CONTROL_MODES[mode], motion=3.0, planning=lambda number: 0.8 if number == 0 else 20.0
+    )
+    episode = robot.run(robot.start(goal_at(0.25, 0.2)), until=lambda _: bool(robot.commands))
+    (departed, _), *_ = robot.commands
+    episode = robot.run(episode, until=lambda _: robot.time > departed + 1.1)
+    robot.feed(episode, CancelRequested(robot.time, "Enough."))
+    _, hold = robot.effects[-1]
+    assert isinstance(hold, Hold)
+    np.testing.assert_array_equal(hold.target, robot.state)
+
+
+@pytest.mark.parametrize("mode", CONTROL_MODES)
 def test_no_fault_leads_out_of_bounds_or_to_an_episode_that_does_not_end(mode: str) -> None:
     steps, outcomes, audited = 0, set(), []
 

@@ -97,6 +97,18 @@ def test_a_surprising_picture_is_planned_from_anew() -> None:
     np.testing.assert_allclose(request.scene.latent, picture(arm.origin), atol=1e-6)
 
 
+def test_an_arm_that_is_to_rest_for_another_plan_is_held_when_that_is_called_off() -> None:
+    def blind(request: PlanRequest) -> Plan:
+        return replace(straight_plan(request), predicted_latent=request.scene.latent + 1.0)
+
+    arm = robot(planner=blind, motion=1.2)
+    episode = arm.run(arm.start(FAR), until=lambda _: "non_blocking.redo_latent" in arm.warnings)
+    episode, effects = transition(episode, CancelRequested(arm.time, "Enough."))
+    (hold,) = effects
+    assert isinstance(hold, Hold)
+    np.testing.assert_array_equal(hold.target[:6], arm.state[:6])
+
+
 def test_a_plan_for_a_subgoal_that_was_reached_is_not_obeyed() -> None:
     arm = robot()
     near, then = goal_at(x=0.05), goal_at(x=0.05, y=0.1)

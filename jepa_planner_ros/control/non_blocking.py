@@ -109,24 +109,24 @@ def _go_on(
     time: float,
 ) -> Next:
     """Use, correct or redo the plan that was made from a prediction."""
-    expected, settings = overlapping.expected, episode.settings
+    expected, settings, origin = overlapping.expected, episode.settings, overlapping.travel.origin
     assert episode.target is not None, "the arm moves to a target"
     if expected.subgoal != episode.subgoal:
-        return stages.rest_again(episode, time), ()
+        return stages.rest_again(episode, time, origin), ()
     # Predictions are drawn after an arm that is held back; its targets must not run away from it.
     if missed := (
         drift(expected.state, arm.state, settings.safety)
         or drift(episode.target, arm.state, settings.safety)
     ):
         warning = Warn(f"The next step is planned anew: {missed}.")
-        return stages.rest_again(episode, time, overlapping.travel.origin), (warning,)
+        return stages.rest_again(episode, time, origin), (warning,)
     limit = settings.look_ahead.redo_latent
     if (surprise := expected.surprise(seen.latent)) >= limit:
         warning = Warn(
             f"The next step is planned anew: what is seen differs by {surprise:.3f} from what was "
             f"predicted, and non_blocking.redo_latent is {limit:g}."
         )
-        return stages.rest_again(episode, time), (warning,)
+        return stages.rest_again(episode, time, origin), (warning,)
     action = planned.plan.actions[0].copy()
     metres, radians = distance(expected.state, arm.state)
     if metres > settings.look_ahead.use_distance or radians > settings.look_ahead.use_angle:

@@ -486,9 +486,9 @@ def _latency(seen: Observation, plan: Plan, round_trip: float) -> Latency:
 def end(episode: Episode, time: float, outcome: Outcome, reason: str) -> Next:
     """End the episode; an arm in motion is held where it is.
 
-    An arm at rest holds its last target by itself. A motion in setpoints is braked. A controller
-    that was given the target itself is sent back to where the arm is, or, where that is not known
-    just now, comes to rest at the target, at most one step away.
+    An arm that rests near its last target holds it by itself. A motion in setpoints is braked. A
+    controller that was given the target itself is sent back to where the arm is, or, where that is
+    not known just now, comes to rest at the target, at most one step away.
     """
     ended = Ended(outcome, reason, episode.energy, episode.steps, time - episode.started)
     effects: tuple[Effect, ...] = ()
@@ -501,13 +501,21 @@ def end(episode: Episode, time: float, outcome: Outcome, reason: str) -> Next:
 
 
 def _in_motion(episode: Episode, time: float) -> bool:
+    """Whether this episode's last command may still move the arm; a controller may be late."""
     match episode.phase:
         case Settling(origin=origin):
             return origin is not None
         case Overlapping(travel=travel) | Flowing(travel=travel):
-            return time < travel.arrives
+            return time < travel.arrives or _away(episode)
         case _:
             return False
+
+
+def _away(episode: Episode) -> bool:
+    arm, target = episode.arm, episode.target
+    if arm is None or target is None:
+        return False
+    return drift(target, arm.state, episode.settings.safety) is not None
 
 
 # --- From rest to the first action ---------------------------------------------------------------
