@@ -24,6 +24,9 @@ from jepa_planner_ros.robot.limits import RobotLimits
 from jepa_planner_ros.robot.motion import between, travel_time
 from jepa_planner_ros.types import Float64Array
 
+POSE_AGE = 0.2
+"""A pose older than this, s, says nothing about where a moving arm is."""
+
 _ROUNDING = 1e-9
 # Error of the inverse kinematics (m and rad) above which a state counts as out of reach.
 _REACH_TOLERANCE = 1e-3

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from jepa_planner_ros.control.safety import distance, enters_box, inside_workspace, lag
+from jepa_planner_ros.control.safety import distance, drift, enters_box, inside_workspace, lag
 from jepa_planner_ros.control.settings import MotionSettings, SafetyLimits
 from jepa_planner_ros.geometry import POSITION, ROTATION
 from jepa_planner_ros.robot.motion import CartesianMotion, Reference
@@ -68,7 +68,7 @@ class Setpoints:
         present = self.motion
         if present is None:
             present = CartesianMotion.at_rest(measured, time)
-        elif not self.moving(time) and _moved_away(present.at(time), measured, limits):
+        elif not self.moving(time) and drift(present.at(time), measured, limits):
             if self.sending(time):
                 present = present.towards(measured, time, 0.0, limits.motion)
                 there = present.then(target, time, motion.duration, limits.motion)
@@ -171,8 +171,3 @@ def _within_way(
     """
     gone, away = distance(start, setpoint), distance(state, setpoint)
     return away[0] <= gone[0] + limits.lag_distance and away[1] <= gone[1] + limits.lag_angle
-
-
-def _moved_away(setpoint: Float64Array, measured: Float64Array, limits: SafetyLimits) -> bool:
-    metres, radians = distance(setpoint, measured)
-    return metres > limits.drift_distance or radians > limits.drift_angle

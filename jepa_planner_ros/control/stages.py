@@ -49,6 +49,7 @@ from jepa_planner_ros.control.episode import (
     Warn,
 )
 from jepa_planner_ros.control.safety import (
+    POSE_AGE,
     UnsafeCommandError,
     at_pose,
     distance,
@@ -68,8 +69,6 @@ from jepa_planner_ros.types import Float64Array, Plan, PlanRequest, Scene, Searc
 
 # Change of closedness within a step that opens or closes a gripper; less is the search's noise.
 _GRIPPER_CHANGE = 0.25
-# A pose older than this, s, may lie so far behind a moving arm that to hold it is to jerk back.
-_HOLDABLE_AGE = 0.2
 _CHECK_ARM = "Check that nothing holds it, and that its controller is active and in no error state."
 
 Next = tuple[Episode, tuple[Effect, ...]]
@@ -493,7 +492,8 @@ def end(episode: Episode, time: float, outcome: Outcome, reason: str) -> Next:
     ended = Ended(outcome, reason, episode.energy, episode.steps, time - episode.started)
     effects: tuple[Effect, ...] = ()
     arm, target = episode.arm, episode.target
-    known = arm is not None and time - arm.time <= _HOLDABLE_AGE
+    # To hold an older pose is to jerk back to it.
+    known = arm is not None and time - arm.time <= POSE_AGE
     if target is not None and _in_motion(episode, time):
         pose = arm.state if arm is not None and known else target
         effects = (Hold(at_pose(pose, gripper=target[GRIPPER])),)

@@ -10,7 +10,7 @@ from rclpy.node import Node
 from sensor_msgs.msg import JointState
 
 from jepa_planner_ros.control.episode import Measurement
-from jepa_planner_ros.control.safety import Stream, at_pose, staleness
+from jepa_planner_ros.control.safety import POSE_AGE, Stream, at_pose, staleness
 from jepa_planner_ros.robot.joints import ArmReading, read_arm, require_range
 from jepa_planner_ros.robot.kinematics import end_effector_state
 from jepa_planner_ros.robot.leaps import joint_leap, pose_leap
@@ -23,10 +23,6 @@ from jepa_planner_ros.types import Float64Array
 
 _CAMERA_LATENCY = 2.0
 """The longest that a picture takes from its exposure until it comes, s."""
-
-POSE_AGE = 0.2
-"""A pose older than this, s, says nothing about where a moving arm is."""
-
 
 class Arm(Protocol):
     """The measured end effector."""

@@ -20,11 +20,12 @@ from rclpy.qos_overriding_options import QoSOverridingOptions
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from jepa_planner_ros.control import RobotError, SafetyLimits
+from jepa_planner_ros.control.safety import POSE_AGE
 from jepa_planner_ros.control.setpoints import accelerated, tracking_twist
 from jepa_planner_ros.geometry import POSITION
 from jepa_planner_ros.robot.motion import CartesianMotion
 from jepa_planner_ros.robot.trajectory import JointPath, halted, held, joint_path
-from jepa_planner_ros.ros.arm import POSE_AGE, Arm
+from jepa_planner_ros.ros.arm import Arm
 from jepa_planner_ros.ros.clock import duration_message, ros_now, stamp_message
 from jepa_planner_ros.ros.description import RobotDescription
 from jepa_planner_ros.ros.poses import pose_stamped_message
