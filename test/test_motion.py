@@ -213,9 +213,10 @@ def test_setpoints_go_back_however_soon_the_lag_is_noticed(lag_distance: float) 
     time = 0.0
     while setpoints.fault is None:
         time += 0.02
-        setpoints = setpoints.watched(time, 0.0, (0.02, HOME), MOTION, limits)
+        # The encoders of an arm that is held are never still to the last bit.
+        setpoints = setpoints.watched(time, 0.0, (0.02, away(x=1e-9 * time)), MOTION, limits)
     assert setpoints.motion is not None
-    np.testing.assert_allclose(setpoints.at(setpoints.motion.ends), HOME, atol=1e-9)
+    np.testing.assert_allclose(setpoints.at(setpoints.motion.ends), HOME, atol=1e-8)
 
 
 def test_setpoints_go_back_to_the_edge_for_an_arm_that_sags_beyond_it() -> None:

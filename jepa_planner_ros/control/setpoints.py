@@ -13,8 +13,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from jepa_planner_ros.control.safety import distance, drift, enters_box, inside_workspace, lag
+from jepa_planner_ros.control.safety import (
+    POSE_AGE,
+    distance,
+    drift,
+    enters_box,
+    inside_workspace,
+    lag,
+)
 from jepa_planner_ros.control.settings import MotionSettings, SafetyLimits
+from jepa_planner_ros.control.standstill import Repetition
 from jepa_planner_ros.geometry import POSITION, ROTATION
 from jepa_planner_ros.robot.motion import CartesianMotion, Reference
 from jepa_planner_ros.types import Float64Array
@@ -24,6 +32,9 @@ _LINGERING = 0.5
 # Of what the arm is off its setpoint, the part that a twist makes up for in a second.
 _TRACKING_GAIN = 4.0
 
+Measured = tuple[float, Float64Array]
+"""How long ago the arm was measured, s, and where (7,)."""
+
 
 @dataclass(frozen=True, eq=False)
 class Setpoints:
@@ -32,10 +43,12 @@ class Setpoints:
     Attributes:
         motion: under way, or the last one; None before the first.
         fault: why the motion was stopped; None while all is well.
+        repeated: since when the arm is measured where it is; None before the first measurement.
     """
 
     motion: CartesianMotion | None = None
     fault: str | None = None
+    repeated: Repetition | None = None
 
     def moving(self, time: float) -> bool:
         """Whether a motion is under way."""
@@ -77,9 +90,20 @@ class Setpoints:
         leaving = present.towards(target, time, motion.duration, limits.motion)
         return replace(self, motion=leaving)
 
-    def velocity(self, time: float) -> Float64Array:
-        """Linear and angular velocity (6,) of the setpoint at a moment, m/s and rad/s."""
-        return np.zeros(6) if self.motion is None else self.motion.velocity(time)
+    def twist(self, time: float, measured: Measured | None, limits: SafetyLimits) -> Float64Array:
+        """Linear and angular velocity (6,) that keeps the arm at the setpoint, m/s and rad/s.
+
+        Where the arm was some time ago, or is told to be whatever it does, is no reason to send it
+        faster: then it is the velocity of the setpoint.
+        """
+        if self.motion is None:
+            return np.zeros(6)
+        setpoint, velocity = self.motion.at(time), self.motion.velocity(time)
+        if measured is None or measured[0] > POSE_AGE:
+            return velocity
+        if self.repeated is not None and self.repeated.doubtful is not None:
+            return velocity
+        return tracking_twist(setpoint, velocity, measured[1], limits)
 
     def braked(self, time: float, limits: SafetyLimits) -> Setpoints:
         """Come to rest as soon as the limits allow, also on the way back to the arm."""
@@ -91,7 +115,7 @@ class Setpoints:
         self,
         time: float,
         silence: float,
-        measured: tuple[float, Float64Array] | None,
+        measured: Measured | None,
         motion: MotionSettings,
         limits: SafetyLimits,
     ) -> Setpoints:
@@ -100,8 +124,7 @@ class Setpoints:
         Args:
             time: now, on the motion's clock.
             silence: how long the control loop has not been heard of, s.
-            measured: how long ago the arm was last measured, s, and where (7,): it is held against
-                the setpoint of that moment. None where that is not known.
+            measured: is held against the setpoint of its moment; None where it is not known.
             motion: holds the limit on silence.
             limits: of the motion, and of how far the arm may stay behind.
         """
@@ -116,19 +139,23 @@ class Setpoints:
         if measured is None:
             return self
         age, arm = measured
-        if time - age < self.motion.started:
+        taken = time - age
+        if taken < self.motion.started:
             # From before this motion, about which it tells nothing.
             return self
-        setpoint = self.motion.at(time - age)
+        setpoint = self.motion.at(taken)
+        repeated = (self.repeated or Repetition(arm, setpoint)).then(arm, setpoint, taken)
+        seen = replace(self, repeated=repeated)
         lagging = lag(setpoint, arm, limits)
         if lagging is None:
-            return self
+            frozen = repeated.fault(taken)
+            return seen if frozen is None else replace(seen.braked(time, limits), fault=frozen)
         stopped = self.motion.braked(time, limits.motion)
         back, _ = inside_workspace(arm, limits)
         stayed_behind = _within_way(self.motion.at(self.motion.started), setpoint, back, limits)
         if stayed_behind and not enters_box(stopped.at(stopped.ends), back, limits):
             stopped = stopped.then(back, time, 0.0, limits.motion)
-        return replace(self, motion=stopped, fault=lagging)
+        return replace(seen, motion=stopped, fault=lagging)
 
 
 def tracking_twist(

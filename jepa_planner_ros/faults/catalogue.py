@@ -123,6 +123,19 @@ def _spiked(message: JointState) -> JointState:
     return changed
 
 
+class _FrozenJoints:
+    """The first joint state again and again, with the stamps of those that should have come."""
+
+    def __init__(self) -> None:
+        self._first: JointState | None = None
+
+    def __call__(self, message: JointState) -> JointState:
+        self._first = self._first or message
+        return JointState(
+            header=message.header, name=self._first.name, position=self._first.position
+        )
+
+
 # --- Camera frames -------------------------------------------------------------------------------
 
 
@@ -178,7 +191,7 @@ def _cut_short(message: Image) -> Image:
     return changed
 
 
-class _Frozen:
+class _FrozenCamera:
     """The first frame again and again, with the stamps of those that should have come."""
 
     def __init__(self) -> None:
@@ -228,6 +241,9 @@ FAULTS: Mapping[str, Fault] = {
         "now and then a joint state is far from all others", ENDS_BY_ITSELF, joints=_spiked
     ),
     "joints_incomplete": Fault("a joint is missing", joints=_without_fourth),
+    "joints_frozen": Fault(
+        "the same joint positions come with fresh stamps", joints=_FrozenJoints()
+    ),
     "joints_silent": Fault("joint states stop", joints=_nothing),
     "joints_unstamped": Fault("joint states have no stamp", joints=_stamped(None)),
     "gripper_absent": Fault(
@@ -247,7 +263,7 @@ FAULTS: Mapping[str, Fault] = {
     "frames_silent": Fault("frames stop", images=_nothing),
     "frames_unstamped": Fault("frames have no stamp", images=_stamped(None)),
     "frames_from_the_future": Fault("frames are stamped ahead", images=_stamped(_FUTURE)),
-    "camera_frozen": Fault("the same frame comes with fresh stamps", images=_Frozen()),
+    "camera_frozen": Fault("the same frame comes with fresh stamps", images=_FrozenCamera()),
     "clock_set_back": Fault(
         "the robot's clock is set back", joints=_stamped(_SET_BACK), images=_stamped(_SET_BACK)
     ),
@@ -287,4 +303,8 @@ FAULTS: Mapping[str, Fault] = {
 
 def anew(fault: Fault) -> Fault:
     """The fault for another episode; one that remembers has forgotten."""
-    return replace(fault, images=_Frozen()) if isinstance(fault.images, _Frozen) else fault
+    if isinstance(fault.joints, _FrozenJoints):
+        return replace(fault, joints=_FrozenJoints())
+    if isinstance(fault.images, _FrozenCamera):
+        return replace(fault, images=_FrozenCamera())
+    return fault

@@ -20,8 +20,7 @@ from rclpy.qos_overriding_options import QoSOverridingOptions
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from jepa_planner_ros.control import RobotError, SafetyLimits
-from jepa_planner_ros.control.safety import POSE_AGE
-from jepa_planner_ros.control.setpoints import accelerated, tracking_twist
+from jepa_planner_ros.control.setpoints import accelerated
 from jepa_planner_ros.geometry import POSITION
 from jepa_planner_ros.robot.motion import CartesianMotion
 from jepa_planner_ros.robot.trajectory import JointPath, halted, held, joint_path
@@ -57,7 +56,7 @@ class Commander(Protocol):
     def follow(self, setpoint: Float64Array, velocity: Float64Array) -> None:
         """The motion is at a state (7,) now, or goes there at once where it has no other.
 
-        `velocity` is what it has there, linear and angular (6,), m/s and rad/s.
+        `velocity` keeps the arm there, linear and angular (6,), m/s and rad/s.
         """
 
     def rest(self) -> None:
@@ -127,10 +126,9 @@ class TwistCommander:
 
     keeps_time = False
 
-    def __init__(self, node: Node, wiring: Wiring, arm: Arm) -> None:
+    def __init__(self, node: Node, wiring: Wiring) -> None:
         self._node = node
         self._wiring = wiring
-        self._arm = arm
         self._limits = SafetyLimits()
         self._period = 1.0 / wiring.setpoint_rate
         self._twist = _STILL
@@ -156,12 +154,7 @@ class TwistCommander:
 
     def follow(self, setpoint: Float64Array, velocity: Float64Array) -> None:
         """Publish a velocity (6,) that keeps the arm at the setpoint (7,)."""
-        measured = self._arm.newest()
-        # Where the arm was some time ago is no reason to send it faster.
-        fresh = measured is not None and time.monotonic() - measured.time <= POSE_AGE
-        state = measured.state if measured is not None and fresh else setpoint
-        asked = tracking_twist(setpoint, velocity, state, self._limits)
-        self._publish(accelerated(self._twist, asked, self._period, self._limits))
+        self._publish(accelerated(self._twist, velocity, self._period, self._limits))
 
     def rest(self) -> None:
         """Stop."""
@@ -310,7 +303,7 @@ def _missing(commands: Publisher, controller: str) -> str | None:
 COMMANDERS: Mapping[str, Callable[[Node, Wiring, Arm, RobotDescription], Commander]] = {
     "crisp": lambda node, wiring, *_: PoseCommander(node, wiring, "target_pose"),
     "servo": lambda node, wiring, *_: PoseCommander(node, wiring, "servo_node/pose_target_cmds"),
-    "servo_twist": lambda node, wiring, arm, _: TwistCommander(node, wiring, arm),
+    "servo_twist": lambda node, wiring, *_: TwistCommander(node, wiring),
     "joint_trajectory": TrajectoryCommander,
     "dry_run": lambda node, wiring, *_: DryRunCommander(node, wiring),
 }

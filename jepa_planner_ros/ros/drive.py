@@ -15,7 +15,7 @@ from rclpy.clock_type import ClockType
 from rclpy.node import Node
 
 from jepa_planner_ros.control import ControlSettings, GripperMotion, RobotError
-from jepa_planner_ros.control.setpoints import Setpoints
+from jepa_planner_ros.control.setpoints import Measured, Setpoints
 from jepa_planner_ros.ros.arm import Arm
 from jepa_planner_ros.ros.commander import Commander
 from jepa_planner_ros.ros.gripper import Gripper
@@ -185,7 +185,7 @@ class SmoothDrive:
             now, setpoints = self._now, self._setpoints
             if self._commander.keeps_time and not setpoints.moving(now):
                 # Its trajectories begin where the arm is, and end when this motion does.
-                setpoints = Setpoints()
+                setpoints = replace(setpoints, motion=None)
             setpoints = setpoints.towards(target, start, now, settings.motion, settings.safety)
             self._begin(setpoints, now)
             # The loop that asked for it was not silent while the way was computed.
@@ -228,7 +228,7 @@ class SmoothDrive:
         """Now on the motion's clock, s."""
         return time.monotonic() if self._commander.keeps_time else self._sent
 
-    def _measured(self, steady: float) -> tuple[float, Float64Array] | None:
+    def _measured(self, steady: float) -> Measured | None:
         """Age of the newest measurement, s, and the state (7,); None where the loop gives up."""
         measured = self._arm.newest()
         if measured is None or steady - measured.time > self._settings.freshness.joints:
@@ -262,8 +262,9 @@ class SmoothDrive:
             if not self._under_way:
                 return
             steady, now, settings = time.monotonic(), self._now, self._settings
+            measured = self._measured(steady)
             watched = self._setpoints.watched(
-                now, steady - self._heard, self._measured(steady), settings.motion, settings.safety
+                now, steady - self._heard, measured, settings.motion, settings.safety
             )
             diverted = watched.motion is not self._setpoints.motion
             self._setpoints = watched
@@ -272,7 +273,7 @@ class SmoothDrive:
             now, setpoints = self._now, self._setpoints
             setpoint = setpoints.at(now)
             assert setpoint is not None, "a motion is under way"
-            self._commander.follow(setpoint, setpoints.velocity(now))
+            self._commander.follow(setpoint, setpoints.twist(now, measured, settings.safety))
             self._under_way = setpoints.sending(now)
             if not self._under_way:
                 self._commander.rest()

@@ -1,0 +1,84 @@
+"""Setpoints by how the arm answers to them, from step to step and from goal to goal."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jepa_planner_ros.control import MotionSettings, SafetyLimits
+from jepa_planner_ros.control.setpoints import Setpoints, accelerated
+from jepa_planner_ros.robot.kinematics import HOME_JOINTS, end_effector_state
+
+HOME = end_effector_state(HOME_JOINTS)
+LIMITS, MOTION = SafetyLimits(), MotionSettings()
+PERIOD = 0.02
+
+
+def away(x: float = 0.0, y: float = 0.0, z: float = 0.0, yaw: float = 0.0) -> np.ndarray:
+    return HOME + np.array([x, y, z, 0.0, 0.0, yaw, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("target", "metres", "radians"),
+    [
+        (away(x=0.075, y=0.075, z=0.075), 0.07, 0.0),
+        (away(x=0.02), 0.02, 0.0),
+        (away(yaw=0.2), 0.0, 0.15),
+    ],
+    ids=["step", "short step", "turn"],
+)
+def test_setpoints_stop_where_the_arm_is_measured_at_the_very_same_place(
+    target: np.ndarray, metres: float, radians: float
+) -> None:
+    setpoints = Setpoints().towards(target, HOME, 0.0, MOTION, LIMITS)
+    for time in np.arange(0.0, 2.0, PERIOD):
+        setpoints = setpoints.watched(time, 0.0, (0.01, HOME), MOTION, LIMITS)
+    assert "the very same, to the bit" in str(setpoints.fault)
+    gone = np.abs(setpoints.at(2.0) - HOME)
+    assert np.linalg.norm(gone[:3]) <= metres
+    assert gone[5] <= radians + 1e-9
+
+
+def test_steps_too_short_to_tell_add_up() -> None:
+    setpoints, time = Setpoints(), 0.0
+    for number in range(1, 6):
+        setpoints = setpoints.towards(away(x=0.006 * number), HOME, time, MOTION, LIMITS)
+        for _ in range(60):
+            time += PERIOD
+            setpoints = setpoints.watched(time, 0.0, (0.01, HOME), MOTION, LIMITS)
+        if setpoints.fault is not None:
+            break
+    assert "to the bit" in str(setpoints.fault)
+    assert setpoints.at(time)[0] - HOME[0] < 0.015
+
+
+def test_an_arm_that_is_held_is_not_said_to_be_measured_wrongly() -> None:
+    """Its encoders are never still to the last bit."""
+    setpoints = Setpoints().towards(away(x=0.05), HOME, 0.0, MOTION, LIMITS)
+    for count, time in enumerate(np.arange(0.0, 2.0, PERIOD)):
+        held = away(x=1e-12 * (count % 2))
+        setpoints = setpoints.watched(time, 0.0, (0.01, held), MOTION, LIMITS)
+    assert setpoints.fault is None
+
+
+@pytest.mark.parametrize("late", [0.05, 0.5])
+def test_an_arm_that_is_measured_seldom_is_not_said_to_be_measured_wrongly(late: float) -> None:
+    setpoints = Setpoints().towards(away(x=0.075), HOME, 0.0, MOTION, LIMITS)
+    for time in np.arange(0.0, 2.0, PERIOD):
+        age = time % 0.3
+        measured = setpoints.at(max(0.0, time - age - late))
+        setpoints = setpoints.watched(time, 0.0, (age, measured), MOTION, LIMITS)
+    assert setpoints.fault is None
+
+
+def test_an_arm_led_by_twists_does_not_run_on_when_its_measurement_is_frozen() -> None:
+    setpoints = Setpoints().towards(away(x=0.075), HOME, 0.0, MOTION, LIMITS)
+    arm, twist, path = HOME.copy(), np.zeros(6), []
+    for time in np.arange(0.0, 2.0, PERIOD):
+        measured = (0.01, HOME)
+        setpoints = setpoints.watched(time, 0.0, measured, MOTION, LIMITS)
+        twist = accelerated(twist, setpoints.twist(time, measured, LIMITS), PERIOD, LIMITS)
+        arm[:6] += PERIOD * twist
+        path.append(arm[0] - HOME[0])
+    assert max(path) < 0.05
+    np.testing.assert_allclose(twist, 0.0, atol=1e-9)
