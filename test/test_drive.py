@@ -103,10 +103,15 @@ def prepared(
     return drive
 
 
-def driven(node: Node, controller: Controller, settings: ControlSettings = USUAL) -> SmoothDrive:
+def driven(
+    node: Node,
+    controller: Controller,
+    settings: ControlSettings = USUAL,
+    target: np.ndarray = TARGET,
+) -> SmoothDrive:
     """One that is on its way."""
     drive = prepared(node, controller, settings)
-    drive.command(TARGET, None, HOME)
+    drive.command(target, None, HOME)
     drive._send()
     return drive
 
@@ -173,6 +178,18 @@ def test_a_motion_begins_where_the_loop_saw_the_arm(node: Node) -> None:
     drive.command(TARGET, None, seen)
     drive._send()
     np.testing.assert_allclose(controller.setpoints[0], seen, atol=1e-4)
+
+
+def test_a_goal_begins_where_the_arm_was_moved_to_since_the_last(node: Node) -> None:
+    controller = Controller(keeps_time=False)
+    drive = driven(node, controller, target=HOME + np.array([0.01, 0, 0, 0, 0, 0, 0]))
+    while drive._under_way:
+        drive._send()
+    drive.prepare(ControlSettings())
+    guided = HOME + np.array([0.0, 0.02, 0, 0, 0, 0, 0])
+    drive.command(TARGET, None, guided)
+    drive._send()
+    np.testing.assert_allclose(controller.setpoints[-1], guided, atol=1e-4)
 
 
 def test_setpoints_that_go_back_to_the_arm_are_only_stopped_by_who_wants_it_to_stand_still(

@@ -82,3 +82,27 @@ def test_an_arm_led_by_twists_does_not_run_on_when_its_measurement_is_frozen() -
         path.append(arm[0] - HOME[0])
     assert max(path) < 0.05
     np.testing.assert_allclose(twist, 0.0, atol=1e-9)
+
+
+def at_rest_after(target: np.ndarray, measured: np.ndarray) -> Setpoints:
+    """Setpoints that have gone to a target, long ago, with an arm that came to rest beside it."""
+    setpoints = Setpoints().towards(target, HOME, 0.0, MOTION, LIMITS)
+    for time in np.arange(0.0, 2.0, PERIOD):
+        arm = setpoints.at(time) + (measured - target)
+        setpoints = setpoints.watched(time, 0.0, (0.0, arm), MOTION, LIMITS)
+    return setpoints
+
+
+@pytest.mark.parametrize("sag", [0.0, 0.01])
+def test_an_arm_that_was_moved_by_hand_is_not_jerked_back(sag: float) -> None:
+    reached = at_rest_after(away(x=0.05), away(x=0.05, z=-sag))
+    for guided in (away(x=0.075, z=-sag), away(x=0.05, yaw=0.1, z=-sag)):
+        setpoints = reached.towards(away(x=0.1), guided, 9.0, MOTION, LIMITS)
+        np.testing.assert_allclose(setpoints.at(9.0), guided, atol=1e-9)
+
+
+def test_an_arm_that_sags_goes_on_from_its_setpoint() -> None:
+    sagging = away(x=0.05, z=-0.02)
+    reached = at_rest_after(away(x=0.05), sagging)
+    setpoints = reached.towards(away(x=0.1), sagging + 1e-4, 9.0, MOTION, LIMITS)
+    np.testing.assert_allclose(setpoints.at(9.0), away(x=0.05), atol=1e-9)

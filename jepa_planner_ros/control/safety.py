@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from jepa_planner_ros.control.settings import SafetyLimits
+from jepa_planner_ros.control.settings import MotionSettings, SafetyLimits
 from jepa_planner_ros.geometry import (
     GRIPPER,
     POSITION,
@@ -281,6 +281,12 @@ def distance(start: Float64Array, end: Float64Array) -> tuple[float, float]:
         * Rotation.from_euler("xyz", start[ROTATION]).inv()
     )
     return float(np.linalg.norm(end[POSITION] - start[POSITION])), float(turn.magnitude())
+
+
+def has_moved(start: Float64Array, end: Float64Array, motion: MotionSettings) -> bool:
+    """Whether two measured states (7,) differ by more than those of an arm at rest do."""
+    metres, radians = distance(start, end)
+    return metres > motion.still_distance or radians > motion.still_angle
 
 
 def drift(target: Float64Array, measured: Float64Array, limits: SafetyLimits) -> str | None:

@@ -18,6 +18,7 @@ from jepa_planner_ros.control.safety import (
     distance,
     drift,
     enters_box,
+    has_moved,
     inside_workspace,
     lag,
 )
@@ -43,11 +44,13 @@ class Setpoints:
     Attributes:
         motion: under way, or the last one; None before the first.
         fault: why the motion was stopped; None while all is well.
+        rested: where the arm (7,) was measured when the last setpoint was sent; None: it was not.
         repeated: since when the arm is measured where it is; None before the first measurement.
     """
 
     motion: CartesianMotion | None = None
     fault: str | None = None
+    rested: Float64Array | None = None
     repeated: Repetition | None = None
 
     def moving(self, time: float) -> bool:
@@ -77,18 +80,27 @@ class Setpoints:
 
         The motion goes on from the last setpoint. After a silence it begins where the arm is
         measured, if that was moved away meanwhile; while setpoints are sent they go back there.
+        An arm that merely sags has not moved since, and keeps its setpoint.
         """
         present = self.motion
-        if present is None:
+        if present is None or self._was_moved(measured, time, motion, limits):
             present = CartesianMotion.at_rest(measured, time)
         elif not self.moving(time) and drift(present.at(time), measured, limits):
-            if self.sending(time):
-                present = present.towards(measured, time, 0.0, limits.motion)
-                there = present.then(target, time, motion.duration, limits.motion)
-                return replace(self, motion=there)
-            present = CartesianMotion.at_rest(measured, time)
+            present = present.towards(measured, time, 0.0, limits.motion)
+            there = present.then(target, time, motion.duration, limits.motion)
+            return replace(self, motion=there, rested=None)
         leaving = present.towards(target, time, motion.duration, limits.motion)
-        return replace(self, motion=leaving)
+        return replace(self, motion=leaving, rested=None)
+
+    def _was_moved(
+        self, measured: Float64Array, time: float, motion: MotionSettings, limits: SafetyLimits
+    ) -> bool:
+        """Whether something else has moved the arm since setpoints were sent last."""
+        if self.motion is None or self.sending(time):
+            return False
+        if self.rested is not None and has_moved(self.rested, measured, motion):
+            return True
+        return drift(self.motion.at(time), measured, limits) is not None
 
     def twist(self, time: float, measured: Measured | None, limits: SafetyLimits) -> Float64Array:
         """Linear and angular velocity (6,) that keeps the arm at the setpoint, m/s and rad/s.
@@ -128,7 +140,11 @@ class Setpoints:
             motion: holds the limit on silence.
             limits: of the motion, and of how far the arm may stay behind.
         """
-        if self.motion is None or self.fault is not None or not self.moving(time):
+        if self.motion is None or not self.sending(time):
+            return self
+        if not self.moving(time):
+            return self if measured is None else replace(self, rested=measured[1])
+        if self.fault is not None:
             return self
         if silence > motion.watchdog:
             fault = (

@@ -54,6 +54,7 @@ from jepa_planner_ros.control.safety import (
     at_pose,
     distance,
     drift,
+    has_moved,
     motion_time,
     next_target,
     require_finite,
@@ -62,7 +63,7 @@ from jepa_planner_ros.control.safety import (
     staleness,
     within_reach,
 )
-from jepa_planner_ros.control.settings import ControlSettings, MotionSettings
+from jepa_planner_ros.control.settings import ControlSettings
 from jepa_planner_ros.control.standstill import CERTAIN_MOTION, Standstill
 from jepa_planner_ros.geometry import GRIPPER
 from jepa_planner_ros.types import Float64Array, Plan, PlanRequest, Scene, SearchSettings
@@ -175,7 +176,7 @@ def settle(episode: Episode, settling: Settling, tick: Tick) -> Next:
     late = tick.time > settling.deadline
     if tick.arm is not None and tick.arm.time >= settling.not_before:
         anchor = settling.anchor or tick.arm
-        if _has_moved(anchor.state, tick.arm.state, motion):
+        if has_moved(anchor.state, tick.arm.state, motion):
             anchor = tick.arm
         still = tick.arm.stamp - anchor.stamp >= motion.still_time * NANOSECONDS
         if still and (late or _has_begun(episode, settling, tick.arm)):
@@ -192,11 +193,6 @@ def settle(episode: Episode, settling: Settling, tick: Tick) -> Next:
         reason = f"The arm did not come to rest within {motion.time_limit:g} s: {cause}."
         return end(episode, tick.time, Outcome.ABORTED, reason)
     return episode, ()
-
-
-def _has_moved(start: Float64Array, end: Float64Array, motion: MotionSettings) -> bool:
-    metres, radians = distance(start, end)
-    return metres > motion.still_distance or radians > motion.still_angle
 
 
 def _has_begun(episode: Episode, settling: Settling, arm: Measurement) -> bool:
@@ -408,7 +404,7 @@ def act(
 def _standstill(episode: Episode, base: Float64Array, arm: Measurement) -> Standstill:
     """Where the arm stands; refused where it has stood there in spite of too many steps."""
     before, settings = episode.standstill, episode.settings
-    if before is None or _has_moved(before.state, arm.state, settings.motion):
+    if before is None or has_moved(before.state, arm.state, settings.motion):
         return Standstill(arm.state, base)
     if before.steps > settings.safety.drift_patience:
         raise UnsafeCommandError(

@@ -158,7 +158,7 @@ class SmoothDrive:
         """An episode begins, with these settings; an earlier fault does not count any more."""
         with self._lock:
             self._settings = settings
-            self._setpoints = Setpoints(self._setpoints.motion)
+            self._setpoints = Setpoints(self._setpoints.motion, rested=self._setpoints.rested)
             self._heard = time.monotonic()
 
     def fault(self) -> str | None:
