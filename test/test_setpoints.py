@@ -106,3 +106,30 @@ def test_an_arm_that_sags_goes_on_from_its_setpoint() -> None:
     reached = at_rest_after(away(x=0.05), sagging)
     setpoints = reached.towards(away(x=0.1), sagging + 1e-4, 9.0, MOTION, LIMITS)
     np.testing.assert_allclose(setpoints.at(9.0), away(x=0.05), atol=1e-9)
+
+
+def test_an_arm_that_is_late_is_not_sent_through_a_box_on_the_inside_of_a_bend() -> None:
+    x, y, z = HOME[:3]
+    inside = ((x + 0.02, y + 0.015, z - 0.1), (x + 0.042, y + 0.045, z + 0.1))
+    corner, end = away(x=0.05), away(x=0.05, y=0.05)
+    limits = SafetyLimits(forbidden_boxes=(inside,))
+    under_way = Setpoints().towards(corner, HOME, 0.0, MOTION, limits)
+    late = under_way.towards(end, under_way.at(0.5), 0.5, MOTION, limits)
+    assert "leads through a box of limits.forbidden_boxes" in str(late.fault)
+    assert late.motion is not None
+    np.testing.assert_allclose(late.at(late.motion.ends)[1:], HOME[1:], atol=1e-9)
+    in_time = under_way.towards(end, under_way.at(0.98), 0.98, MOTION, limits)
+    assert in_time.fault is None
+    np.testing.assert_allclose(in_time.at(9.0), end, atol=1e-9)
+
+
+def test_setpoints_do_not_go_through_a_box_to_an_arm_that_was_moved() -> None:
+    x, y, z = HOME[:3]
+    wall = ((x + 0.06, y - 0.1, z - 0.1), (x + 0.07, y + 0.1, z + 0.1))
+    limits = SafetyLimits(forbidden_boxes=(wall,))
+    resting = Setpoints().towards(away(x=0.05), HOME, 0.0, MOTION, limits)
+    beyond = away(x=0.1)
+    blocked = resting.towards(away(x=0.12), beyond, 1.2, MOTION, limits)
+    assert "leads through a box of limits.forbidden_boxes" in str(blocked.fault)
+    np.testing.assert_allclose(blocked.at(9.0), away(x=0.05), atol=1e-9)
+    assert resting.towards(away(x=0.12), beyond, 9.0, MOTION, limits).fault is None

@@ -32,6 +32,10 @@ from jepa_planner_ros.types import Float64Array
 _LINGERING = 0.5
 # Of what the arm is off its setpoint, the part that a twist makes up for in a second.
 _TRACKING_GAIN = 4.0
+_BLOCKED = (
+    "The straight way from the last setpoint leads through a box of limits.forbidden_boxes: the "
+    "arm is late, as on a busy computer, or was moved. Send the goal again."
+)
 
 Measured = tuple[float, Float64Array]
 """How long ago the arm was measured, s, and where (7,)."""
@@ -80,16 +84,22 @@ class Setpoints:
 
         The motion goes on from the last setpoint. After a silence it begins where the arm is
         measured, if that was moved away meanwhile; while setpoints are sent they go back there.
-        An arm that merely sags has not moved since, and keeps its setpoint.
+        An arm that merely sags has not moved since, and keeps its setpoint. Where a box is in
+        between there is no way, and that is the fault.
         """
         present = self.motion
         if present is None or self._was_moved(measured, time, motion, limits):
             present = CartesianMotion.at_rest(measured, time)
-        elif not self.moving(time) and drift(present.at(time), measured, limits):
-            present = present.towards(measured, time, 0.0, limits.motion)
-            there = present.then(target, time, motion.duration, limits.motion)
-            return replace(self, motion=there, rested=None)
-        leaving = present.towards(target, time, motion.duration, limits.motion)
+        elif self.moving(time):
+            # The target was checked from where this way should have ended, not from its midst.
+            present = present.braked(time, limits.motion)
+            if enters_box(present.at(present.ends), target, limits):
+                return replace(self, motion=present, fault=_BLOCKED)
+        elif drift(present.at(time), measured, limits):
+            if enters_box(present.at(time), measured, limits):
+                return replace(self, fault=_BLOCKED)
+            present = present.then(measured, time, 0.0, limits.motion)
+        leaving = present.then(target, time, motion.duration, limits.motion)
         return replace(self, motion=leaving, rested=None)
 
     def _was_moved(
