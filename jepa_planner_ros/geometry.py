@@ -103,14 +103,3 @@ def action_between(start: NDArray[np.float64], end: NDArray[np.float64]) -> NDAr
             end[GRIPPER:] - start[GRIPPER:],
         )
     )
-
-
-def euler_from_quaternion(quaternion: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Extrinsic xyz Euler angles (3,) in radians of a quaternion ``[x, y, z, w]``.
-
-    Raises:
-        ValueError: the quaternion has no direction (all zeros).
-    """
-    from scipy.spatial.transform import Rotation
-
-    return Rotation.from_quat(quaternion).as_euler("xyz")

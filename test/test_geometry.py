@@ -7,7 +7,6 @@ from jepa_planner_ros.geometry import (
     action_between,
     apply_action,
     euler_from_matrix,
-    euler_from_quaternion,
     integrate_sequence,
     integrate_state,
     matrix_from_euler,
@@ -61,14 +60,3 @@ def test_gimbal_lock_keeps_the_rotation(pitch):
     again = euler_from_matrix(matrix_from_euler(angles))
     assert again[2] == 0.0
     assert (matrix_from_euler(again) - matrix_from_euler(angles)).abs().max() < 1e-7
-
-
-def test_euler_angles_of_quaternions(draw):
-    for angles in states(draw, 20)[:, 3:6]:
-        quaternion = 2.0 * Rotation.from_euler("xyz", angles).as_quat()
-        np.testing.assert_allclose(euler_from_quaternion(quaternion), angles)
-
-
-def test_a_quaternion_without_direction_is_refused():
-    with pytest.raises(ValueError, match="zero norm"):
-        euler_from_quaternion(np.zeros(4))

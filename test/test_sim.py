@@ -11,10 +11,11 @@ from scipy.spatial.transform import Rotation
 
 from jepa_planner_ros.geometry import action_between
 from jepa_planner_ros.robot.kinematics import end_effector_state
-from jepa_planner_ros.robot.motion import MinimumJerkMotion, shortest_duration
+from jepa_planner_ros.robot.motion import shortest_duration
 from jepa_planner_ros.sim import scene
 from jepa_planner_ros.sim.episodes import sample_reach_task
 from jepa_planner_ros.sim.franka import FrankaSim, SimSettings
+from jepa_planner_ros.sim.minimum_jerk import MinimumJerkMotion
 
 MIDDLE = np.array([0.5, 0.0, 0.3, 0.0, 0.0, 0.0, 0.0])
 

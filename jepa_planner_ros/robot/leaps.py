@@ -33,8 +33,8 @@ def pose_leap(
     """How a state (7,) is too far from another so long before, or None."""
     metres, radians = lengths(Reference.from_state(before).distance_to(after))
     if (
-        metres <= _SPEED * seconds * robot.translation_speed + _DISTANCE
-        and radians <= _SPEED * seconds * robot.rotation_speed + _ANGLE
+        metres <= _SPEED * seconds * robot.motion.translation_speed + _DISTANCE
+        and radians <= _SPEED * seconds * robot.motion.rotation_speed + _ANGLE
     ):
         return None
     when = _ago(seconds)

@@ -25,34 +25,12 @@ class RobotLimits:
     """Upper joint limits, rad, base to flange."""
     joint_speed: tuple[float, ...]
     """rad/s, base to flange."""
-    translation_speed: float
-    """m/s"""
-    translation_acceleration: float
-    """m/s^2"""
-    translation_jerk: float
-    """m/s^3"""
-    rotation_speed: float
-    """rad/s"""
-    rotation_acceleration: float
-    """rad/s^2"""
-    rotation_jerk: float
-    """rad/s^3"""
+    motion: MotionLimits
+    """Of the end effector."""
     chain: Chain = FRANKA
     """Its geometry."""
     finger_travel: float = 0.04
     """How far one finger of the Franka Hand opens from the middle, m."""
-
-    @property
-    def motion(self) -> MotionLimits:
-        """The part that concerns motions of the end effector."""
-        return MotionLimits(
-            self.translation_speed,
-            self.translation_acceleration,
-            self.translation_jerk,
-            self.rotation_speed,
-            self.rotation_acceleration,
-            self.rotation_jerk,
-        )
 
 
 PANDA = RobotLimits(
@@ -61,12 +39,14 @@ PANDA = RobotLimits(
     joint_min=(-2.8973, -1.7628, -2.8973, -3.0718, -2.8973, -0.0175, -2.8973),
     joint_max=(2.8973, 1.7628, 2.8973, -0.0698, 2.8973, 3.7525, 2.8973),
     joint_speed=(2.175, 2.175, 2.175, 2.175, 2.61, 2.61, 2.61),
-    translation_speed=1.7,
-    translation_acceleration=13.0,
-    translation_jerk=6500.0,
-    rotation_speed=2.5,
-    rotation_acceleration=25.0,
-    rotation_jerk=12500.0,
+    motion=MotionLimits(
+        translation_speed=1.7,
+        translation_acceleration=13.0,
+        translation_jerk=6500.0,
+        rotation_speed=2.5,
+        rotation_acceleration=25.0,
+        rotation_jerk=12500.0,
+    ),
 )
 
 FR3 = RobotLimits(
@@ -75,12 +55,14 @@ FR3 = RobotLimits(
     joint_min=(-2.7437, -1.7837, -2.9007, -3.0421, -2.8065, 0.5445, -3.0159),
     joint_max=(2.7437, 1.7837, 2.9007, -0.1518, 2.8065, 4.5169, 3.0159),
     joint_speed=(2.62, 2.62, 2.62, 2.62, 5.26, 4.18, 5.26),
-    translation_speed=3.0,
-    translation_acceleration=9.0,
-    translation_jerk=4500.0,
-    rotation_speed=2.5,
-    rotation_acceleration=17.0,
-    rotation_jerk=8500.0,
+    motion=MotionLimits(
+        translation_speed=3.0,
+        translation_acceleration=9.0,
+        translation_jerk=4500.0,
+        rotation_speed=2.5,
+        rotation_acceleration=17.0,
+        rotation_jerk=8500.0,
+    ),
 )
 
 LIMITS: Mapping[str, RobotLimits] = {limits.name: limits for limits in (PANDA, FR3)}

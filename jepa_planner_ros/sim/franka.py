@@ -22,8 +22,9 @@ from scipy.spatial.transform import Rotation
 from jepa_planner_ros.geometry import GRIPPER, POSITION, ROTATION, action_between, apply_action
 from jepa_planner_ros.robot.kinematics import HOME_JOINTS, InverseKinematics, end_effector_state
 from jepa_planner_ros.robot.limits import PANDA
-from jepa_planner_ros.robot.motion import MinimumJerkMotion, Reference, shortest_duration
+from jepa_planner_ros.robot.motion import Reference, shortest_duration
 from jepa_planner_ros.sim import scene
+from jepa_planner_ros.sim.minimum_jerk import MinimumJerkMotion
 from jepa_planner_ros.types import Float64Array
 
 Image = NDArray[np.uint8]

@@ -11,11 +11,11 @@ import PIL.Image
 from builtin_interfaces.msg import Time
 from geometry_msgs.msg import Pose, PoseStamped
 from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image, JointState
 from std_msgs.msg import Header
 from trajectory_msgs.msg import JointTrajectory
 
-from jepa_planner_ros.geometry import euler_from_quaternion
 from jepa_planner_ros.ros import poses
 from jepa_planner_ros.ros.clock import seconds
 from jepa_planner_ros.sim import scene
@@ -115,7 +115,7 @@ def position_and_rotation(pose: Pose) -> Float64Array:
         raise ValueError("an entry is not finite")
     if not quaternion.any():
         raise ValueError("the quaternion is zero")
-    return np.concatenate((position, euler_from_quaternion(quaternion)))
+    return np.concatenate((position, Rotation.from_quat(quaternion).as_euler("xyz")))
 
 
 def joint_path(message: JointTrajectory) -> tuple[Float64Array, Float64Array]:
