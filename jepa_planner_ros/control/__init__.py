@@ -13,6 +13,7 @@ from jepa_planner_ros.control.episode import (
     SubGoal,
     Transition,
 )
+from jepa_planner_ros.control.looking import begin
 from jepa_planner_ros.control.runner import Audience, EpisodeRunner, Frame, Robot, RobotError
 from jepa_planner_ros.control.settings import (
     ControlSettings,
@@ -22,7 +23,6 @@ from jepa_planner_ros.control.settings import (
     QueueSettings,
     SafetyLimits,
 )
-from jepa_planner_ros.control.stages import begin
 from jepa_planner_ros.control.worker import Worker
 
 CONTROL_MODES: Mapping[str, Transition] = {

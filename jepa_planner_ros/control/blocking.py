@@ -19,23 +19,23 @@ only after a last look at the robot: planning may have taken long, and the arm m
 
 from __future__ import annotations
 
-from jepa_planner_ros.control import stages
+from jepa_planner_ros.control import acting, ending, judging, stages
 from jepa_planner_ros.control.episode import (
     Deciding,
     Episode,
     Event,
     Measurement,
+    Next,
     Outcome,
 )
 from jepa_planner_ros.control.safety import UnsafeCommandError
-from jepa_planner_ros.control.stages import Next
 
 
 def transition(episode: Episode, event: Event) -> Next:
     """What an event makes of an episode, and what is to be done about it."""
-    episode = stages.sensed(episode, event)
-    if (ending := stages.interrupted(episode, event)) is not None:
-        return ending
+    episode = ending.sensed(episode, event)
+    if (interruption := ending.interrupted(episode, event)) is not None:
+        return interruption
     return stages.from_rest(episode, event, _act)
 
 
@@ -43,9 +43,9 @@ def _act(episode: Episode, deciding: Deciding, arm: Measurement, time: float) ->
     """Command the first action of a plan, and wait until the arm rests."""
     planning, planned = deciding.planning, deciding.planned
     try:
-        planning_done = stages.accept(episode, planned.plan)
-        step = stages.act(planning_done, planning.base, planned.plan.actions[0], arm, time)
+        planning_done = judging.accept(episode, planned.plan)
+        step = acting.act(planning_done, planning.base, planned.plan.actions[0], arm, time)
     except UnsafeCommandError as refusal:
-        return stages.end(episode, time, Outcome.ABORTED, str(refusal))
-    telling = stages.report(episode, planning.observation, planned, step.target)
-    return stages.settling_after(step), (*step.effects, telling, *stages.fallback(planned.plan))
+        return ending.end(episode, time, Outcome.ABORTED, str(refusal))
+    telling = acting.report(episode, planning.observation, planned, step.target)
+    return acting.settling_after(step), (*step.effects, telling, *acting.fallback(planned.plan))

@@ -527,4 +527,7 @@ class Episode:
         )
 
 
-Transition = Callable[[Episode, Event], tuple[Episode, tuple[Effect, ...]]]
+Next = tuple[Episode, tuple[Effect, ...]]
+"""The episode after an event, and what is to be done about it."""
+
+Transition = Callable[[Episode, Event], Next]

@@ -39,7 +39,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jepa_planner_ros.control import stages
+from jepa_planner_ros.control import acting, ending, judging, looking, stages
 from jepa_planner_ros.control.episode import (
     Deciding,
     Effect,
@@ -47,6 +47,7 @@ from jepa_planner_ros.control.episode import (
     Episode,
     Event,
     Measurement,
+    Next,
     Observation,
     Observed,
     Outcome,
@@ -58,16 +59,15 @@ from jepa_planner_ros.control.episode import (
 )
 from jepa_planner_ros.control.prediction import Prediction
 from jepa_planner_ros.control.safety import UnsafeCommandError, distance, drift
-from jepa_planner_ros.control.stages import Next
 from jepa_planner_ros.geometry import POSITION
 from jepa_planner_ros.types import Float64Array, Scene
 
 
 def transition(episode: Episode, event: Event) -> Next:
     """What an event makes of an episode, and what is to be done about it."""
-    episode = stages.sensed(episode, event)
-    if (ending := stages.interrupted(episode, event)) is not None:
-        return ending
+    episode = ending.sensed(episode, event)
+    if (interruption := ending.interrupted(episode, event)) is not None:
+        return interruption
     match episode.phase, event:
         case Overlapping() as overlapping, Planned():
             return replace(episode, phase=replace(overlapping, planned=event)), ()
@@ -81,7 +81,7 @@ def transition(episode: Episode, event: Event) -> Next:
 
 def _see(episode: Episode, overlapping: Overlapping, event: Observed) -> Next:
     """Judge the arrival at once: a goal that is reached needs no further plan."""
-    judged, effects = stages.judge(episode, event.time, event.observation)
+    judged, effects = judging.judge(episode, event.time, event.observation)
     if isinstance(judged.phase, Ended):
         return judged, effects
     seen = replace(overlapping.glance, seen=event.observation)
@@ -89,12 +89,12 @@ def _see(episode: Episode, overlapping: Overlapping, event: Observed) -> Next:
 
 
 def _overlap(episode: Episode, overlapping: Overlapping, tick: Tick, arm: Measurement) -> Next:
-    looking, following = stages.glance(episode, overlapping.glance, tick)
+    glance, following = looking.glance(episode, overlapping.glance, tick)
     if isinstance(following[0].phase, Ended):
         return following
-    overlapping = replace(overlapping, glance=looking)
+    overlapping = replace(overlapping, glance=glance)
     episode, effects = replace(episode, phase=overlapping), following[1]
-    seen, planned = looking.seen, overlapping.planned
+    seen, planned = glance.seen, overlapping.planned
     if seen is None or planned is None or tick.time < overlapping.travel.arrives:
         return episode, effects
     return _go_on(episode, overlapping, seen, planned, arm, tick.time)
@@ -112,21 +112,21 @@ def _go_on(
     expected, settings, origin = overlapping.expected, episode.settings, overlapping.travel.origin
     assert episode.target is not None, "the arm moves to a target"
     if expected.subgoal != episode.subgoal:
-        return stages.rest_again(episode, time, origin), ()
+        return looking.rest_again(episode, time, origin), ()
     # Predictions are drawn after an arm that is held back; its targets must not run away from it.
     if missed := (
         drift(expected.state, arm.state, settings.safety)
         or drift(episode.target, arm.state, settings.safety)
     ):
         warning = Warn(f"The next step is planned anew: {missed}.")
-        return stages.rest_again(episode, time, origin), (warning,)
+        return looking.rest_again(episode, time, origin), (warning,)
     limit = settings.look_ahead.redo_latent
     if (surprise := expected.surprise(seen.latent)) >= limit:
         warning = Warn(
             f"The next step is planned anew: what is seen differs by {surprise:.3f} from what was "
             f"predicted, and non_blocking.redo_latent is {limit:g}."
         )
-        return stages.rest_again(episode, time, origin), (warning,)
+        return looking.rest_again(episode, time, origin), (warning,)
     action = planned.plan.actions[0].copy()
     metres, radians = distance(expected.state, arm.state)
     if metres > settings.look_ahead.use_distance or radians > settings.look_ahead.use_angle:
@@ -156,16 +156,16 @@ def _step(
     """Take an action from the last target and have the step after it planned meanwhile."""
     assert episode.target is not None, "a step starts from a target"
     try:
-        accepted = stages.accept(episode, planned.plan)
-        step = stages.act(accepted, episode.target, action, arm, time)
+        accepted = judging.accept(episode, planned.plan)
+        step = acting.act(accepted, episode.target, action, arm, time)
     except UnsafeCommandError as refusal:
-        return stages.end(episode, time, Outcome.ABORTED, str(refusal))
+        return ending.end(episode, time, Outcome.ABORTED, str(refusal))
     moving = step.episode
-    telling = stages.report(episode, seen, planned, step.target)
-    effects: tuple[Effect, ...] = (*step.effects, telling, *stages.fallback(planned.plan))
+    telling = acting.report(episode, seen, planned, step.target)
+    effects: tuple[Effect, ...] = (*step.effects, telling, *acting.fallback(planned.plan))
     if not step.exact or moving.step >= moving.present.step_budget:
-        return stages.settling_after(step), effects
+        return acting.settling_after(step), effects
     scene = Scene(prediction.latent, prediction.state, moving.present.latent)
-    request = stages.request(moving, scene)
-    overlapping = Overlapping(step.travel, stages.glance_after(step), prediction, request)
+    request = judging.request(moving, scene)
+    overlapping = Overlapping(step.travel, acting.glance_after(step), prediction, request)
     return replace(moving, phase=overlapping), (*effects, Search(request))

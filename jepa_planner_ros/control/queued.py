@@ -31,7 +31,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from jepa_planner_ros.control import stages
+from jepa_planner_ros.control import acting, ending, judging, looking, stages
+from jepa_planner_ros.control.acting import Step
 from jepa_planner_ros.control.action_queue import MERGE_RULES, ActionQueue
 from jepa_planner_ros.control.episode import (
     ChunkSearch,
@@ -43,6 +44,7 @@ from jepa_planner_ros.control.episode import (
     Event,
     Flowing,
     Measurement,
+    Next,
     Observation,
     Observed,
     Outcome,
@@ -53,16 +55,15 @@ from jepa_planner_ros.control.episode import (
 )
 from jepa_planner_ros.control.prediction import Prediction
 from jepa_planner_ros.control.safety import UnsafeCommandError, distance, drift
-from jepa_planner_ros.control.stages import Next, Step
 from jepa_planner_ros.geometry import action_between, apply_action
 from jepa_planner_ros.types import Float64Array, Plan, Scene, SearchSettings
 
 
 def transition(episode: Episode, event: Event) -> Next:
     """What an event makes of an episode, and what is to be done about it."""
-    episode = stages.sensed(episode, event)
-    if (ending := stages.interrupted(episode, event)) is not None:
-        return ending
+    episode = ending.sensed(episode, event)
+    if (interruption := ending.interrupted(episode, event)) is not None:
+        return interruption
     match episode.phase, event:
         case Flowing() as flowing, Planned():
             return _merge(episode, flowing, event)
@@ -95,15 +96,15 @@ def chunk_targets(base: Float64Array, plan: Plan) -> tuple[Float64Array, ...]:
 def _first_chunk(episode: Episode, deciding: Deciding, arm: Measurement, time: float) -> Next:
     planning, planned = deciding.planning, deciding.planned
     try:
-        episode = stages.accept(replace(episode, target=planning.base), planned.plan)
+        episode = judging.accept(replace(episode, target=planning.base), planned.plan)
     except UnsafeCommandError as refusal:
-        return stages.end(episode, time, Outcome.ABORTED, str(refusal))
+        return ending.end(episode, time, Outcome.ABORTED, str(refusal))
     seen = planning.observation
     chunk = chunk_targets(planning.base, planned.plan)
     queue = ActionQueue().merged(0, chunk, MERGE_RULES["replace"])
     source = ChunkSource(seen, 0, planned, _ratio(episode, seen, planned))
     episode, effects = _take(episode, queue, source, None, seen, None, arm, time)
-    return episode, (*effects, *stages.fallback(planned.plan))
+    return episode, (*effects, *acting.fallback(planned.plan))
 
 
 def _take(
@@ -120,19 +121,19 @@ def _take(
     assert episode.target is not None, "a queue starts from a target"
     target, queue = queue.take()
     try:
-        step = stages.act(
+        step = acting.act(
             episode, episode.target, action_between(episode.target, target), arm, time
         )
     except UnsafeCommandError as refusal:
-        return stages.end(episode, time, Outcome.ABORTED, str(refusal))
+        return ending.end(episode, time, Outcome.ABORTED, str(refusal))
     telling = replace(
-        stages.report(episode, source.observation, source.planned, step.target),
+        acting.report(episode, source.observation, source.planned, step.target),
         queue_length=len(queue),
         ratio=source.ratio,
     )
     effects: tuple[Effect, ...] = (*step.effects, telling)
     foreseen = _foreseen(episode, queue, source, step, seen, expected)
-    glance = stages.glance_after(step)
+    glance = acting.glance_after(step)
     flowing = Flowing(step.travel, glance, queue, source, search, foreseen)
     moving = step.episode
     if foreseen is not None and search is None and _is_wanted(moving, flowing, seen):
@@ -167,7 +168,7 @@ def _foreseen(
 def _see(episode: Episode, flowing: Flowing, event: Observed) -> Next:
     """Judge an arrival and, where it was not foreseen and few targets wait, plan from it."""
     before, seen = episode.subgoal, event.observation
-    episode, effects = stages.judge(episode, event.time, seen)
+    episode, effects = judging.judge(episode, event.time, seen)
     if isinstance(episode.phase, Ended):
         return episode, effects
     queue = flowing.queue if episode.subgoal == before else flowing.queue.emptied()
@@ -209,7 +210,7 @@ def _ask(
 ) -> tuple[Flowing, Search]:
     """Ask for a chunk that begins after the target taken last, from a scene there."""
     assert episode.target is not None, "a queue starts from a target"
-    request = stages.request(episode, scene, chunk_search(episode))
+    request = judging.request(episode, scene, chunk_search(episode))
     search = ChunkSearch(seen, episode.target, flowing.queue.taken + 1, episode.subgoal, request)
     return replace(flowing, search=search), Search(request)
 
@@ -222,16 +223,16 @@ def _merge(episode: Episode, flowing: Flowing, planned: Planned) -> Next:
     if search.subgoal != episode.subgoal:
         return replace(episode, phase=flowing), ()
     try:
-        episode = stages.accept(episode, planned.plan)
+        episode = judging.accept(episode, planned.plan)
     except UnsafeCommandError as refusal:
-        return stages.end(episode, planned.time, Outcome.ABORTED, str(refusal))
+        return ending.end(episode, planned.time, Outcome.ABORTED, str(refusal))
     chunk = chunk_targets(search.base, planned.plan)
     rule = MERGE_RULES[episode.settings.queue.merge]
     queue = flowing.queue.merged(search.first, chunk, rule)
     ratio = _ratio(episode, search.observation, planned)
     source = ChunkSource(search.observation, search.first, planned, ratio)
     merged = replace(episode, phase=replace(flowing, queue=queue, source=source))
-    return merged, stages.fallback(planned.plan)
+    return merged, acting.fallback(planned.plan)
 
 
 def _ratio(episode: Episode, seen: Observation, planned: Planned) -> float:
@@ -240,7 +241,7 @@ def _ratio(episode: Episode, seen: Observation, planned: Planned) -> float:
 
 def _flow(episode: Episode, flowing: Flowing, tick: Tick, arm: Measurement) -> Next:
     """Take the next target once the arm has arrived and been seen to."""
-    glance, (looked, effects) = stages.glance(episode, flowing.glance, tick)
+    glance, (looked, effects) = looking.glance(episode, flowing.glance, tick)
     if isinstance(looked.phase, Ended):
         return looked, effects
     flowing = replace(flowing, glance=glance)
@@ -252,7 +253,7 @@ def _flow(episode: Episode, flowing: Flowing, tick: Tick, arm: Measurement) -> N
         if flowing.search is not None:
             return episode, effects
         warning = Warn(f"The queue is emptied: {missed}.")
-        return stages.rest_again(episode, tick.time, flowing.travel.origin), (*effects, warning)
+        return looking.rest_again(episode, tick.time, flowing.travel.origin), (*effects, warning)
     if len(flowing.queue) == 0:
         if flowing.search is not None:
             return episode, effects

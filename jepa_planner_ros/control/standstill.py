@@ -10,6 +10,9 @@ from jepa_planner_ros.control.safety import distance
 from jepa_planner_ros.geometry import GRIPPER
 from jepa_planner_ros.types import Float64Array
 
+CHECK_ARM = "Check that nothing holds it, and that its controller is active and in no error state."
+"""What to do about an arm that does not move."""
+
 CERTAIN_MOTION = 0.005
 """A step of this length, m, moves any controller."""
 

@@ -24,6 +24,7 @@ from jepa_planner_ros.types import Float64Array
 _CAMERA_LATENCY = 2.0
 """The longest that a picture takes from its exposure until it comes, s."""
 
+
 class Arm(Protocol):
     """The measured end effector."""
 
