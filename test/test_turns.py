@@ -100,3 +100,66 @@ def test_who_would_wait_too_long_is_told_when_to_come_back() -> None:
         return refusal.value
 
     assert asyncio.run(run()).retry_after >= 0.04
+
+
+def test_a_robot_that_fills_the_queue_makes_room_for_others() -> None:
+    outcomes: list[str] = []
+
+    async def plan(turns: Turns, robot: str) -> None:
+        try:
+            async with turns.turn(robot):
+                outcomes.append(robot)
+                await moments()
+        except PlannerBusyError:
+            outcomes.append(f"{robot} is refused")
+
+    async def run() -> None:
+        turns = Turns(most_waiting=4)
+        await asyncio.gather(*(plan(turns, robot) for robot in ("a", *"aaaa", *"bcda")))
+
+    asyncio.run(run())
+    # In turn: a is under way, and each newcomer takes the place of a's last but one that has one.
+    assert [one for one in outcomes if "refused" not in one] == ["a", "a", "b", "c", "d"]
+    assert outcomes.count("a is refused") == len(outcomes) - 5 == 4
+
+
+def test_where_no_robot_has_more_than_one_the_newcomer_is_refused() -> None:
+    async def run() -> None:
+        turns = Turns(most_waiting=2)
+
+        async def plan(robot: str) -> None:
+            async with turns.turn(robot):
+                await moments()
+
+        waiting = [asyncio.create_task(plan(robot)) for robot in "abc"]
+        await asyncio.sleep(0)
+        with pytest.raises(PlannerBusyError, match="2 plans wait already"):
+            await plan("d")
+        await asyncio.gather(*waiting)
+
+    asyncio.run(run())
+
+
+def test_a_refusal_that_comes_as_the_robot_gives_up_costs_no_turn() -> None:
+    most = 0
+
+    async def run() -> None:
+        turns, under_way = Turns(most_waiting=2), 0
+
+        async def plan(robot: str) -> None:
+            nonlocal most, under_way
+            async with turns.turn(robot):
+                under_way += 1
+                most = max(most, under_way)
+                await moments()
+                under_way -= 1
+
+        tasks = [asyncio.create_task(plan(robot)) for robot in "aaa"]
+        await asyncio.sleep(0)
+        tasks.append(asyncio.create_task(plan("b")))
+        await asyncio.sleep(0)
+        tasks[2].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(run())
+    assert most == 1

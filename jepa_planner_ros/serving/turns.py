@@ -17,8 +17,9 @@ MOST_WAITING = 64
 class Turns:
     """Lets plans through, so many at a time.
 
-    Among the robots that wait, the one that was served longest ago is next, so that a robot with
-    many requests keeps no other one waiting for more than a plan of each.
+    Robots that wait are served in turn, one plan of each, and whoever joins them is last; so a
+    robot with many requests keeps no other one waiting for more than one of them. Where too many
+    plans wait, the robot that has most of them loses its last one.
 
     Args:
         at_once: plans that may be under way.
@@ -38,7 +39,7 @@ class Turns:
         """Wait for the robot's turn, which ends with the block; yields the time waited, s.
 
         Raises:
-            PlannerBusyError: too many wait already.
+            PlannerBusyError: too many wait, and no robot has more of them than this one.
         """
         asked = time.perf_counter()
         await self._wait(robot)
@@ -54,21 +55,36 @@ class Turns:
         if self._taken < self._at_once:
             self._taken += 1
             return
-        waiting = sum(not one.cancelled() for own in self._waiting.values() for one in own)
-        if waiting >= self._most_waiting:
-            pause = waiting * self._usual_s / self._at_once
-            raise PlannerBusyError(
-                f"the planner is busy: {waiting} plans wait already, for about {pause:.1f} s.",
-                retry_after=pause,
-            )
         called: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(robot, deque()).append(called)
+        self._refuse_one_too_many(robot)
         try:
             await called
         except asyncio.CancelledError:
-            if not called.cancelled():
+            if not called.cancelled() and called.exception() is None:
                 self._pass_on()  # The turn came at the moment that the robot gave up.
             raise
+
+    def _refuse_one_too_many(self, newcomer: str) -> None:
+        waiting = {
+            robot: [called for called in own if not called.cancelled()]
+            for robot, own in self._waiting.items()
+        }
+        if sum(map(len, waiting.values())) <= self._most_waiting:
+            return
+        greediest = max(waiting, key=lambda robot: (len(waiting[robot]), robot == newcomer))
+        refused = waiting[greediest][-1]
+        self._waiting[greediest].remove(refused)
+        if not self._waiting[greediest]:
+            del self._waiting[greediest]
+        pause = self._most_waiting * self._usual_s / self._at_once
+        refused.set_exception(
+            PlannerBusyError(
+                f"the planner is busy: {self._most_waiting} plans wait already, for about "
+                f"{pause:.1f} s.",
+                retry_after=pause,
+            )
+        )
 
     def _pass_on(self) -> None:
         while self._waiting:
