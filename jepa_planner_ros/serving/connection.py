@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from queue import Empty, SimpleQueue
 
 import grpc
@@ -15,6 +16,9 @@ from jepa_planner_ros.types import PlannerError
 
 MAX_MESSAGE_BYTES = 32 * 2**20
 """Of one message, in either direction."""
+
+GRACE_S = 2.0
+"""How much longer than its time limit the answer to a request is waited for."""
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -48,16 +52,21 @@ class Connection:
         """Latents of a frame."""
         return self._stub.Encode(request, timeout=timeout_s, metadata=self._metadata)
 
-    def plan(self, request: pb.PlanRequest, timeout_s: float) -> pb.PlanReply:
-        """One plan, on the session."""
+    def plan(self, request: pb.PlanRequest, deadline: float) -> pb.PlanReply:
+        """One plan, on the session.
+
+        Args:
+            request: what to plan; its time limit becomes what is left.
+            deadline: of the plan, on the monotonic clock.
+        """
         session = self._session
         if session is not None and session.open:
             try:
-                return session.ask(request, timeout_s)
+                return session.ask(request, deadline)
             except grpc.RpcError:
                 pass  # A proxy may have ended it while it was idle; to ask twice does no harm.
         self._session = _Session(self._stub, self._metadata)
-        return self._session.ask(request, timeout_s)
+        return self._session.ask(request, deadline)
 
     def close(self) -> None:
         """End the session; a call in progress in another thread fails."""
@@ -74,16 +83,20 @@ class _Session:
         self.open = True
         threading.Thread(target=self._read, name="plan session", daemon=True).start()
 
-    def ask(self, request: pb.PlanRequest, timeout_s: float) -> pb.PlanReply:
+    def ask(self, request: pb.PlanRequest, deadline: float) -> pb.PlanReply:
         """The reply to a request, or to the whole session."""
+        request.time_limit_s = _left(deadline)
         self._requests.put(request)
-        try:
-            reply = self._replies.get(timeout=timeout_s)
-        except Empty:
-            raise TimeoutError from None
-        if isinstance(reply, grpc.RpcError):
-            raise reply
-        return reply
+        while True:
+            try:
+                reply = self._replies.get(timeout=_left(deadline + GRACE_S))
+            except Empty:
+                raise TimeoutError from None
+            if isinstance(reply, grpc.RpcError):
+                raise reply
+            # The reply to an earlier request comes first if an interrupt broke off the wait for it.
+            if reply.request_id in (request.request_id, ""):
+                return reply
 
     def _read(self) -> None:
         try:
@@ -95,6 +108,13 @@ class _Session:
         self.open = False
         self._replies.put(ended)
         self._requests.put(None)
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0.0:
+        raise TimeoutError
+    return left
 
 
 def _channel(settings: RemoteSettings) -> grpc.Channel:

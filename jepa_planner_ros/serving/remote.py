@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import random
+import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from jepa_planner_ros.serving.connection import Connection
+from jepa_planner_ros.serving.connection import GRACE_S, Connection
 from jepa_planner_ros.serving.messages import ServedPlan, ServingReport
 from jepa_planner_ros.serving.remote_settings import RemoteSettings
 from jepa_planner_ros.serving.wire import WireError
@@ -32,8 +33,6 @@ from jepa_planner_ros.types import (
     PlanRequest,
 )
 
-# How much longer than its time limit the answer to a request is waited for, s.
-_GRACE_S = 2.0
 _HANDSHAKE_S = 5.0
 # The first and the longest pause before a planner that is away is tried again, s.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
@@ -92,7 +91,8 @@ class RemotePlanner:
         self._settings = settings
         self._connection: Connection | None = None
         self._sent = SentLatents(pb.DType.Value(settings.latents.upper()))
-        self._numbers = itertools.count()
+        # A name for each request, unlike those of this robot's earlier lives.
+        self._run, self._numbers = secrets.token_hex(3), itertools.count()
         self._one_plan, self._connecting = threading.Lock(), threading.Lock()
         self._closed = False
         self._failures = 0
@@ -125,11 +125,12 @@ class RemotePlanner:
             PlannerError: it cannot make this plan.
         """
         with self._one_plan:
-            reply = self._answered(request)
+            deadline = time.monotonic() + self._settings.plan_timeout_s
+            reply = self._answered(request, deadline)
             if reply.refusal.code == pb.Refusal.UNKNOWN_LATENT:
                 # It was started again, or has served many others since.
                 self._sent.forget()
-                reply = self._answered(request)
+                reply = self._answered(request, deadline)
             if reply.HasField("refusal"):
                 raise _about(reply.request_id, self._refused(reply.refusal))
             served = self._read(ServedPlan, reply.plan)
@@ -147,7 +148,7 @@ class RemotePlanner:
         """
         limit = self._settings.plan_timeout_s
         message = pb.EncodeRequest(image=pack(image), time_limit_s=limit)
-        reply = self._call(lambda connection: connection.encode(message, limit + _GRACE_S))
+        reply = self._call(lambda connection: connection.encode(message, limit + GRACE_S))
         if reply.HasField("refusal"):
             raise self._refused(reply.refusal)
         self._failures = 0
@@ -179,19 +180,17 @@ class RemotePlanner:
         self._failures = 0
         return self._read(ModelDescription, reply.model)
 
-    def _answered(self, request: PlanRequest) -> pb.PlanReply:
-        limit = self._settings.plan_timeout_s
+    def _answered(self, request: PlanRequest, deadline: float) -> pb.PlanReply:
         started = time.perf_counter()
         message = pb.PlanRequest(
-            request_id=f"{self._settings.robot}-{next(self._numbers)}",
+            request_id=f"{self._settings.robot}-{self._run}-{next(self._numbers)}",
             robot=self._settings.robot,
             model_fingerprint=self._description.fingerprint,
-            time_limit_s=limit,
             request=to_record(request, self._sent.write),
             latent_dtype=pb.DType.Value(self._settings.latents.upper()),
         )
         try:
-            reply = self._call(lambda connection: connection.plan(message, limit + _GRACE_S))
+            reply = self._call(lambda connection: connection.plan(message, deadline))
         except PlannerUnavailableError as away:
             raise _about(message.request_id, away) from away
         self.last_timing = RemoteTiming(

@@ -1,0 +1,103 @@
+"""Sessions with a planner elsewhere: their time, their replies, and their ends."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import torch
+from planner_service import InProcessService, serving
+from random_weights import random_checkpoint
+from test_remote import assert_equal_plans, connect, request
+
+from jepa_planner_ros.planning import InProcessPlanner
+from jepa_planner_ros.serving.endpoint import CallContext, PlannerEndpoint
+from jepa_planner_ros.serving.wire import jepa_planner_pb2 as pb
+from jepa_planner_ros.serving.wire.latents import UnknownLatentError
+from jepa_planner_ros.world_model import SMALL, WorldModel
+
+
+@pytest.fixture(scope="module")
+def world_model() -> Iterator[WorldModel]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield WorldModel(random_checkpoint(SMALL), micro_batch=8)
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def service(world_model: WorldModel) -> InProcessService:
+    return InProcessService(world_model)
+
+
+class Unsteady(PlannerEndpoint):
+    """Remembers what it was asked; is late, or breaks the session off, where a test wants it."""
+
+    def __init__(self, service: InProcessService) -> None:
+        super().__init__(service, token=None)
+        self.asked: list[pb.PlanRequest] = []
+        self.late_s = 0.0
+        self.breaks = 0
+
+    async def plan_session(
+        self, requests: AsyncIterator[pb.PlanRequest], context: CallContext
+    ) -> AsyncIterator[pb.PlanReply]:
+        async def arriving() -> AsyncIterator[pb.PlanRequest]:
+            async for one in requests:
+                self.asked.append(one)
+                await asyncio.sleep(self.late_s)
+                if self.breaks:
+                    self.breaks -= 1
+                    return
+                yield one
+
+        async for reply in super().plan_session(arriving(), context):
+            yield reply
+
+
+def test_all_attempts_at_a_plan_share_one_time_limit(service: InProcessService) -> None:
+    endpoint = Unsteady(service)
+    with serving(endpoint) as port:
+        planner = connect(port, plan_timeout_s=5.0)
+        planner.plan(request())
+        endpoint.late_s, endpoint.breaks = 0.3, 1
+        service.trouble = [UnknownLatentError("send it again")]
+        planner.plan(request(1))
+        planner.close()
+    _usual, first, after_the_break, whole = (asked.time_limit_s for asked in endpoint.asked)
+    assert first <= 5.0
+    assert after_the_break < first - 0.29
+    assert whole < after_the_break - 0.29
+
+
+def test_after_an_interrupt_the_next_plan_is_its_own(
+    world_model: WorldModel, service: InProcessService
+) -> None:
+    own = InProcessPlanner(world_model).plan(request(2))
+    endpoint = Unsteady(service)
+    with serving(endpoint) as port:
+        planner = connect(port)
+        planner.plan(request())
+        endpoint.late_s = 0.4
+        this = threading.get_ident()
+        threading.Timer(0.1, signal.pthread_kill, (this, signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            planner.plan(request(1))
+        assert_equal_plans(own, planner.plan(request(2)))
+        planner.close()
+
+
+def test_no_two_requests_have_the_same_name(service: InProcessService) -> None:
+    endpoint = Unsteady(service)
+    with serving(endpoint) as port:
+        for _ in range(2):
+            planner = connect(port)
+            planner.plan(request())
+            planner.plan(request())
+            planner.close()
+    names = [asked.request_id for asked in endpoint.asked]
+    assert len(set(names)) == len(names) == 4
+    assert all(name.startswith("tester-") for name in names)
