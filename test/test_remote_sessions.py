@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Iterator
 
+import numpy as np
 import pytest
 import torch
 from planner_service import InProcessService, serving
@@ -17,6 +18,7 @@ from jepa_planner_ros.planning import InProcessPlanner
 from jepa_planner_ros.serving.endpoint import CallContext, PlannerEndpoint
 from jepa_planner_ros.serving.wire import jepa_planner_pb2 as pb
 from jepa_planner_ros.serving.wire.latents import UnknownLatentError
+from jepa_planner_ros.types import PlannerUnavailableError
 from jepa_planner_ros.world_model import SMALL, WorldModel
 
 
@@ -101,3 +103,21 @@ def test_no_two_requests_have_the_same_name(service: InProcessService) -> None:
     names = [asked.request_id for asked in endpoint.asked]
     assert len(set(names)) == len(names) == 4
     assert all(name.startswith("tester-") for name in names)
+
+
+def test_frames_that_are_encoded_do_not_shorten_the_pauses_between_plans(
+    service: InProcessService,
+) -> None:
+    frame = np.zeros((48, 64, 3), np.uint8)
+    pauses = []
+    with serving(PlannerEndpoint(service, token=None)) as port:
+        planner = connect(port)
+        for _ in range(4):
+            service.trouble = [PlannerUnavailableError("away", 0.0)]
+            with pytest.raises(PlannerUnavailableError) as away:
+                planner.plan(request())
+            pauses.append(away.value.retry_after)
+            planner.encode(frame)
+        planner.close()
+    assert pauses == sorted(pauses)
+    assert pauses[-1] > 4 * pauses[0]

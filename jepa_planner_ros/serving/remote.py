@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import random
 import secrets
 import threading
 import time
@@ -16,6 +15,7 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
+from jepa_planner_ros.serving.backoff import Backoff
 from jepa_planner_ros.serving.connection import GRACE_S, Connection
 from jepa_planner_ros.serving.messages import ServedPlan, ServingReport
 from jepa_planner_ros.serving.remote_settings import RemoteSettings
@@ -34,8 +34,6 @@ from jepa_planner_ros.types import (
 )
 
 _HANDSHAKE_S = 5.0
-# The first and the longest pause before a planner that is away is tried again, s.
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
 
 _TRANSIENT = (pb.Refusal.BUSY, pb.Refusal.UNAVAILABLE)
 # What only a person can mend. All else may pass: the network, the proxy, Serve, the replicas.
@@ -95,7 +93,8 @@ class RemotePlanner:
         self._run, self._numbers = secrets.token_hex(3), itertools.count()
         self._one_plan, self._connecting = threading.Lock(), threading.Lock()
         self._closed = False
-        self._failures = 0
+        # Frames may be encoded while no plan can be made, and then say nothing about plans.
+        self._plans, self._frames = Backoff(), Backoff()
         self.last_report: ServingReport | None = None
         """How the replicas shared the latest plan."""
         self.last_timing: RemoteTiming | None = None
@@ -132,10 +131,10 @@ class RemotePlanner:
                 self._sent.forget()
                 reply = self._answered(request, deadline)
             if reply.HasField("refusal"):
-                raise _about(reply.request_id, self._refused(reply.refusal))
+                raise _about(reply.request_id, _refused(reply.refusal, self._plans))
             served = self._read(ServedPlan, reply.plan)
             self._sent.confirm()
-            self._failures = 0
+            self._plans.end()
             self.last_report = served.report
         return served.plan
 
@@ -148,10 +147,12 @@ class RemotePlanner:
         """
         limit = self._settings.plan_timeout_s
         message = pb.EncodeRequest(image=pack(image), time_limit_s=limit)
-        reply = self._call(lambda connection: connection.encode(message, limit + GRACE_S))
+        reply = self._call(
+            lambda connection: connection.encode(message, limit + GRACE_S), self._frames
+        )
         if reply.HasField("refusal"):
-            raise self._refused(reply.refusal)
-        self._failures = 0
+            raise _refused(reply.refusal, self._frames)
+        self._frames.end()
         latent = self._readable(lambda: ReceivedLatents().read(reply.latent))
         self._sent.know(latent)
         return latent
@@ -174,10 +175,10 @@ class RemotePlanner:
                 time.sleep(error.retry_after)
 
     def _handshake(self) -> ModelDescription:
-        reply = self._call(lambda connection: connection.get_model(_HANDSHAKE_S))
+        reply = self._call(lambda connection: connection.get_model(_HANDSHAKE_S), self._plans)
         if reply.HasField("refusal"):
-            raise self._refused(reply.refusal)
-        self._failures = 0
+            raise _refused(reply.refusal, self._plans)
+        self._plans.end()
         return self._read(ModelDescription, reply.model)
 
     def _answered(self, request: PlanRequest, deadline: float) -> pb.PlanReply:
@@ -190,7 +191,7 @@ class RemotePlanner:
             latent_dtype=pb.DType.Value(self._settings.latents.upper()),
         )
         try:
-            reply = self._call(lambda connection: connection.plan(message, deadline))
+            reply = self._call(lambda connection: connection.plan(message, deadline), self._plans)
         except PlannerUnavailableError as away:
             raise _about(message.request_id, away) from away
         self.last_timing = RemoteTiming(
@@ -203,7 +204,7 @@ class RemotePlanner:
         _log.debug("plan %s: %s", message.request_id, self.last_timing)
         return reply
 
-    def _call(self, call: Callable[[Connection], T]) -> T:
+    def _call(self, call: Callable[[Connection], T], backoff: Backoff) -> T:
         if self._closed:
             raise PlannerError("the planner was closed.")
         connection: Connection | None = None
@@ -225,7 +226,7 @@ class RemotePlanner:
         if self._closed:
             raise PlannerError("the planner was closed.")
         raise PlannerUnavailableError(
-            f"the planner at {self._settings.address} {reason}.", self._pause()
+            f"the planner at {self._settings.address} {reason}.", backoff.pause()
         )
 
     def _drop(self, broken: Connection | None) -> None:
@@ -238,18 +239,6 @@ class RemotePlanner:
                 broken.close()
                 self._connection = None
 
-    def _refused(self, refusal: pb.Refusal) -> PlannerError:
-        if refusal.code in _TRANSIENT:
-            pause = max(refusal.retry_after_s, self._pause())
-            return PlannerUnavailableError(refusal.reason, pause)
-        return PlannerError(refusal.reason)
-
-    def _pause(self) -> float:
-        """Longer after each failure, and never quite the same for a fleet of robots."""
-        pause = min(_FIRST_PAUSE_S * 2**self._failures, _LONGEST_PAUSE_S)
-        self._failures += 1
-        return pause * random.uniform(0.75, 1.25)
-
     def _read(self, kind: type[T], record: pb.Record) -> T:
         return self._readable(lambda: from_record(kind, record, ReceivedLatents().read))
 
@@ -260,6 +249,13 @@ class RemotePlanner:
             raise PlannerError(
                 f"the answer of the planner at {self._settings.address} cannot be read: {error}"
             ) from error
+
+
+def _refused(refusal: pb.Refusal, backoff: Backoff) -> PlannerError:
+    if refusal.code in _TRANSIENT:
+        pause = max(refusal.retry_after_s, backoff.pause())
+        return PlannerUnavailableError(refusal.reason, pause)
+    return PlannerError(refusal.reason)
 
 
 def _about(request_id: str, error: PlannerError) -> PlannerError:
