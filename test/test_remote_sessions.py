@@ -18,7 +18,7 @@ from jepa_planner_ros.planning import InProcessPlanner
 from jepa_planner_ros.serving.endpoint import CallContext, PlannerEndpoint
 from jepa_planner_ros.serving.wire import jepa_planner_pb2 as pb
 from jepa_planner_ros.serving.wire.latents import UnknownLatentError
-from jepa_planner_ros.types import PlannerUnavailableError
+from jepa_planner_ros.types import PlannerError, PlannerUnavailableError
 from jepa_planner_ros.world_model import SMALL, WorldModel
 
 
@@ -121,3 +121,26 @@ def test_frames_that_are_encoded_do_not_shorten_the_pauses_between_plans(
         planner.close()
     assert pauses == sorted(pauses)
     assert pauses[-1] > 4 * pauses[0]
+
+
+def test_a_planner_closed_while_a_plan_begins_stays_closed(service: InProcessService) -> None:
+    with serving(PlannerEndpoint(service, token=None)) as port:
+        planner = connect(port)
+        failures: list[Exception] = []
+
+        def plan() -> None:
+            try:
+                planner.plan(request())
+            except PlannerError as error:
+                failures.append(error)
+
+        planner._drop(planner._connection)
+        asking, closing = threading.Thread(target=plan), threading.Thread(target=planner.close)
+        with planner._connecting:
+            asking.start()
+            asking.join(0.3)
+            closing.start()
+            closing.join(0.1)
+        asking.join()
+        closing.join()
+    assert "was closed" in str(*failures)

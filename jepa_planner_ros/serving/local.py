@@ -161,10 +161,13 @@ class LocalRayPlanner:
 
     def _start_again(self, lost: HostLostError) -> None:
         self._ray.end()
+        if not self._closed:
+            _log.warning("%s. Starting Ray again ...", lost)
+            self._ray = _Ray(self._settings, self._start_timeout_s)
+        # Whoever closes the planner meanwhile may still have seen the lost one.
         if self._closed:
+            self._ray.end()
             raise PlannerError("the planner was closed.") from lost
-        _log.warning("%s. Starting Ray again ...", lost)
-        self._ray = _Ray(self._settings, self._start_timeout_s)
 
 
 class _Ray:

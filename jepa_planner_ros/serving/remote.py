@@ -107,8 +107,7 @@ class RemotePlanner:
         Raises:
             PlannerError: the planner was closed.
         """
-        if self._closed:
-            raise PlannerError("the planner was closed.")
+        self._require_open()
         return self._description
 
     @property
@@ -159,9 +158,10 @@ class RemotePlanner:
 
     def close(self) -> None:
         """End the session. A plan in progress in another thread fails."""
-        self._closed = True
-        if self._connection is not None:
-            self._connection.close()
+        with self._connecting:  # Or another thread might open one that nobody closes.
+            self._closed = True
+            if self._connection is not None:
+                self._connection.close()
 
     def _await_planner(self) -> ModelDescription:
         deadline = time.monotonic() + self._settings.start_timeout_s
@@ -205,11 +205,10 @@ class RemotePlanner:
         return reply
 
     def _call(self, call: Callable[[Connection], T], backoff: Backoff) -> T:
-        if self._closed:
-            raise PlannerError("the planner was closed.")
         connection: Connection | None = None
         try:
             with self._connecting:
+                self._require_open()
                 if self._connection is None:
                     self._connection = Connection(self._settings)
                 connection = self._connection
@@ -223,11 +222,14 @@ class RemotePlanner:
         except ValueError:  # gRPC's way to say that another thread has closed the connection.
             reason = "has been left"
         self._drop(connection)
-        if self._closed:
-            raise PlannerError("the planner was closed.")
+        self._require_open()
         raise PlannerUnavailableError(
             f"the planner at {self._settings.address} {reason}.", backoff.pause()
         )
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise PlannerError("the planner was closed.")
 
     def _drop(self, broken: Connection | None) -> None:
         """Start afresh next time: a connection that was cut seems alive for minutes.
