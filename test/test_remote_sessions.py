@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 
@@ -144,3 +145,20 @@ def test_a_planner_closed_while_a_plan_begins_stays_closed(service: InProcessSer
         asking.join()
         closing.join()
     assert "was closed" in str(*failures)
+
+
+def test_a_planner_on_this_computer_is_not_sought_through_a_proxy(
+    monkeypatch: pytest.MonkeyPatch, service: InProcessService
+) -> None:
+    for name in ("no_proxy", "no_grpc_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        proxy.settimeout(0.0)
+        for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        with serving(PlannerEndpoint(service, token=None)) as port:
+            planner = connect(port)
+            assert planner.plan(request()).rollouts == 33
+            planner.close()
+        with pytest.raises(BlockingIOError):
+            proxy.accept()

@@ -29,6 +29,9 @@ _OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
 )
 
+# What http_proxy names would be told the token of a planner on this computer.
+_NO_PROXY = ("grpc.enable_http_proxy", 0)
+
 
 class Connection:
     """Calls a planner. Every call raises `grpc.RpcError` or, when no answer comes, `TimeoutError`.
@@ -118,8 +121,9 @@ def _left(deadline: float) -> float:
 
 
 def _channel(settings: RemoteSettings) -> grpc.Channel:
+    options = (*_OPTIONS, _NO_PROXY) if settings.local else _OPTIONS
     if not settings.encrypted:
-        return grpc.insecure_channel(settings.target, _OPTIONS)
+        return grpc.insecure_channel(settings.target, options)
     try:
         credentials = grpc.ssl_channel_credentials(
             *(
@@ -129,4 +133,4 @@ def _channel(settings: RemoteSettings) -> grpc.Channel:
         )
     except OSError as error:
         raise PlannerError(f"a certificate or its key cannot be read: {error}") from error
-    return grpc.secure_channel(settings.target, credentials, _OPTIONS)
+    return grpc.secure_channel(settings.target, credentials, options)

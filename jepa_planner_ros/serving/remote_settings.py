@@ -56,7 +56,7 @@ class RemoteSettings:
                 f"Certificates were given, but planner_address {self.address!r} is not encrypted: "
                 "write grpcs://."
             )
-        if not self.encrypted and self.token_file is not None and not _is_local(self.host):
+        if not self.encrypted and self.token_file is not None and not self.local:
             raise ValueError(
                 f"The token would be readable on its way to {self.address!r}: put a proxy with TLS "
                 "before the planner and write grpcs://."
@@ -77,9 +77,10 @@ class RemoteSettings:
         """The planner's host."""
         return self.target.rpartition(":")[0].strip("[]")
 
-
-def _is_local(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    @property
+    def local(self) -> bool:
+        """Whether that is this computer."""
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
