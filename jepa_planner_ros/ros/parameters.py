@@ -149,7 +149,7 @@ PARAMETERS = (
         "serving.plan_timeout",
         60.0,
         "Most time for one plan of planner local_ray or remote, s; beyond it the arm looks again "
-        "and asks anew, within the goal's time limit.",
+        "and asks anew, within the goal's time limit. Planner remote takes 600 s at most.",
         bounds=(0.1, 3600.0),
     ),
     _Declared(

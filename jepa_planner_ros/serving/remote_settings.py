@@ -9,6 +9,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
 
+from jepa_planner_ros.serving.endpoint import MAX_TIME_LIMIT_S
+
 LatentPrecision = Literal["float32", "float16"]
 
 _ADDRESS = re.compile(r"grpcs?://([^/\s:\[\]]+|\[[0-9a-fA-F:]+\]):\d+/?")
@@ -24,7 +26,7 @@ class RemoteSettings:
         ca_file: certificate (PEM) of whoever signed the proxy's; None trusts the usual ones.
         certificate_file: our own certificate (PEM), where the proxy asks for one.
         key_file: its private key (PEM).
-        plan_timeout_s: a plan that takes longer is given up.
+        plan_timeout_s: a plan that takes longer is given up; at most 600.
         start_timeout_s: how long to wait for the planner to be there at first.
         latents: number format of latents under way; with ``float16`` they take half the bytes, and
             plans differ from those made with exact latents.
@@ -49,6 +51,11 @@ class RemoteSettings:
             )
         if self.latents not in ("float32", "float16"):
             raise ValueError(f"latents {self.latents!r} must be 'float32' or 'float16'.")
+        if not 0.0 < self.plan_timeout_s <= MAX_TIME_LIMIT_S:
+            raise ValueError(
+                f"serving.plan_timeout {self.plan_timeout_s:g} s must lie between 0 and "
+                f"{MAX_TIME_LIMIT_S:g} s, the most that a planner elsewhere allows."
+            )
         if (self.certificate_file is None) != (self.key_file is None):
             raise ValueError("A client certificate and its key must be given together.")
         if not self.encrypted and (self.ca_file or self.certificate_file):
