@@ -81,7 +81,21 @@ def test_the_configuration_file_shows_the_defaults_of_all_parameters() -> None:
     declared = {parameter.name: parameter.default for parameter in PARAMETERS}
     assert written == declared
     assert read_episode_defaults(declared).control == ControlSettings()
-    assert read_wiring(declared).freshness == ControlSettings().freshness
+    assert read_wiring(declared, "/jepa_planner").freshness == ControlSettings().freshness
+
+
+def test_arms_on_one_computer_are_two_robots_to_their_planner() -> None:
+    values = {parameter.name: parameter.default for parameter in PARAMETERS}
+    values |= {"planner": "remote", "planner_address": "grpc://127.0.0.1:9000"}
+    settings = [
+        read_wiring(values, name).remote
+        for name in ("/left/jepa_planner", "/right/jepa_planner", f"/{'n' * 200}/jepa_planner")
+    ]
+    left, right, long = (one.robot for one in settings if one is not None)
+    assert left.endswith("/left/jepa_planner")
+    assert right == left.replace("left", "right") != left
+    assert len(long) == 128
+    assert long.endswith("n/jepa_planner")
 
 
 @pytest.mark.parametrize("parameter", PARAMETERS, ids=lambda one: one.name)

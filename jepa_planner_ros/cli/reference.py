@@ -218,7 +218,8 @@ def _wired(variant: _Variant) -> Node:
     declare_parameters(node)
     defaults = {parameter.name: parameter.default for parameter in PARAMETERS}
     wiring = replace(
-        read_wiring(defaults), **{one.name: getattr(variant, one.name) for one in fields(variant)}
+        read_wiring(defaults, node.get_name()),
+        **{one.name: getattr(variant, one.name) for one in fields(variant)},
     )
     group = MutuallyExclusiveCallbackGroup()
     robot = RosRobot(node, wiring, group, group)

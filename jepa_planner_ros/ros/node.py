@@ -75,7 +75,7 @@ class PlannerNode(Node):
         declare_parameters(self)
         for sentence in unknown_parameters(self, [one.name for one in PARAMETERS]):
             self.get_logger().warning(sentence)
-        wiring = read_wiring(current_values(self))
+        wiring = read_wiring(current_values(self), self.get_fully_qualified_name())
         read_episode_defaults(current_values(self))
 
         sensors, motion, services = (MutuallyExclusiveCallbackGroup() for _ in range(3))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from jepa_planner_ros.ros.poses import ControllerFrame
 from jepa_planner_ros.ros.wiring import Wiring
 from jepa_planner_ros.search.profiles import load_profile
 from jepa_planner_ros.serving import RemoteSettings
+from jepa_planner_ros.serving.remote_settings import LONGEST_NAME
 from jepa_planner_ros.types import SearchSettings
 
 _MOTION_COMMANDERS = ("servo_twist", "joint_trajectory")
@@ -48,8 +50,12 @@ class EpisodeDefaults:
     control: ControlSettings
 
 
-def read_wiring(values: Mapping[str, Any]) -> Wiring:
+def read_wiring(values: Mapping[str, Any], node: str) -> Wiring:
     """What the node is connected to.
+
+    Args:
+        values: of the parameters.
+        node: its full name.
 
     Raises:
         ParameterError: a value is not allowed.
@@ -74,7 +80,7 @@ def read_wiring(values: Mapping[str, Any]) -> Wiring:
         )
     return Wiring(
         planner=values["planner"],
-        remote=_read_remote(values) if values["planner"] == "remote" else None,
+        remote=_read_remote(values, node) if values["planner"] == "remote" else None,
         encode=values["encode"],
         replicas=values["serving.replicas"],
         serving_device=values["serving.device"],
@@ -107,7 +113,7 @@ def _read_directory(values: Mapping[str, Any], name: str) -> Path:
         ) from error
 
 
-def _read_remote(values: Mapping[str, Any]) -> RemoteSettings:
+def _read_remote(values: Mapping[str, Any], node: str) -> RemoteSettings:
     def file(name: str) -> Path | None:
         return Path(values[name]).expanduser() if values[name] else None
 
@@ -121,6 +127,8 @@ def _read_remote(values: Mapping[str, Any]) -> RemoteSettings:
             plan_timeout_s=values["serving.plan_timeout"],
             start_timeout_s=values["serving.start_timeout"],
             latents=values["planner_latents"],
+            # Two arms may share a computer. Names too long differ at their ends.
+            robot=f"{socket.gethostname()}{node}"[-LONGEST_NAME:],
         )
     except ValueError as error:
         raise ParameterError(f"Parameters of planner remote: {error}") from error

@@ -13,6 +13,9 @@ from jepa_planner_ros.serving.endpoint import MAX_TIME_LIMIT_S
 
 LatentPrecision = Literal["float32", "float16"]
 
+LONGEST_NAME = 128
+"""Of a robot, in characters; planners keep names, and write them into every line of their logs."""
+
 _ADDRESS = re.compile(r"grpcs?://([^/\s:\[\]]+|\[[0-9a-fA-F:]+\]):\d+/?")
 
 
@@ -30,7 +33,8 @@ class RemoteSettings:
         start_timeout_s: how long to wait for the planner to be there at first.
         latents: number format of latents under way; with ``float16`` they take half the bytes, and
             plans differ from those made with exact latents.
-        robot: what the planner calls us when it serves several robots in turn.
+        robot: what the planner calls us when it serves several robots in turn; no two robots
+            should have the same name.
     """
 
     address: str
@@ -55,6 +59,11 @@ class RemoteSettings:
             raise ValueError(
                 f"serving.plan_timeout {self.plan_timeout_s:g} s must lie between 0 and "
                 f"{MAX_TIME_LIMIT_S:g} s, the most that a planner elsewhere allows."
+            )
+        if len(self.robot) > LONGEST_NAME:
+            raise ValueError(
+                f"The robot's name {self.robot[:16]!r}... has {len(self.robot)} characters: give "
+                f"at most {LONGEST_NAME}."
             )
         if (self.certificate_file is None) != (self.key_file is None):
             raise ValueError("A client certificate and its key must be given together.")
