@@ -36,7 +36,7 @@ _OBJECT_STORE_BYTES = 128 * 2**20
 
 def main() -> None:
     """Serve the owner of the connection until it lets go."""
-    with owner() as (connection, directory):
+    with owner() as (connection, directory, _):
         settings = connection.recv()
         assert isinstance(settings, HostSettings)
         handle = _start(settings, directory)

@@ -8,6 +8,7 @@ its own, in a session of its own, out of reach of a terminal's Ctrl-C. The other
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -79,8 +80,15 @@ class HostProcess:
         """Whether there is a message, or the host has ended, within that time."""
         return self._connection.poll(timeout_s)
 
+    def let_go(self, timeout_s: float) -> None:
+        """Have the host tidy up and end itself, and wait for it at most so long."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout_s)
+
     def end(self) -> None:
-        """End the host and every process of its session."""
+        """End the host and every process of its session, at once."""
         if self._ended:
             return
         self._ended = True

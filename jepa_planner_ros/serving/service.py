@@ -84,7 +84,7 @@ class PlannerService:
             if isinstance(answer, PlannerError):
                 raise answer
         except BaseException:
-            self._host.end()
+            self.close()
             raise
         self.running: RunningService = answer
 
@@ -103,10 +103,5 @@ class PlannerService:
 
     def close(self) -> None:
         """Remove the planner from its cluster, and end the Ray that was started for it."""
-        try:
-            self._host.send("end")
-            while self._host.receive(_END_S, "the planner could not be removed") is not None:
-                pass
-        except PlannerError:
-            pass  # Ray is lost, and the planner with it.
+        self._host.let_go(_END_S)
         self._host.end()

@@ -1,14 +1,16 @@
 """The host of the Ray, or of the connection to one, that serves robots.
 
 Run by `jepa_planner_ros.serving.service`. Over the connection go a `ServiceSettings`, the
-`RunningService` in reply, and then a sentence whenever the planner's health changes, until the
-owner sends anything: then the planner is removed from the cluster, and ``None`` is the last reply.
+`RunningService` in reply, and then a sentence whenever the planner's health changes. When the owner
+lets go, the planner is removed from a cluster that goes on without it.
 """
 
 from __future__ import annotations
 
 import logging
 import socket
+import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import ray
@@ -31,33 +33,39 @@ _LOOK_EVERY_S = 1.0
 def main() -> None:
     """Serve robots until the owner lets go."""
     logging.basicConfig(level=logging.WARNING)
-    with owner() as (connection, directory):
+    with owner() as (connection, directory, tidying):
         settings = connection.recv()
         assert isinstance(settings, ServiceSettings)
-        connection.send(_start(settings, directory))
+        connection.send(_start(settings, directory, tidying))
         told = ""
-        while not connection.poll(_LOOK_EVERY_S):
+        while True:
             if (now := health()) != told:
                 connection.send(now)
                 told = now
-        connection.recv()
-        serve.delete(APPLICATION)
-        connection.send(None)
+            time.sleep(_LOOK_EVERY_S)
 
 
-def _start(settings: ServiceSettings, directory: Path) -> RunningService:
+def _start(settings: ServiceSettings, directory: Path, tidying: ExitStack) -> RunningService:
     """Start the service and return when it has answered a first call.
+
+    Args:
+        settings: what to serve where.
+        directory: for the files of a Ray of its own.
+        tidying: is given what has to be undone, whether the start succeeds or not.
 
     Raises:
         PlannerError: there is no such cluster, the planner could not be started on it, or its port
             does not answer.
     """
+    ours = settings.address is None
     _connect(settings, directory)
     serve.start(
         http_options={"host": "127.0.0.1", "port": settings.health_port},
         grpc_options=grpc_options(settings.port),
         logging_config=LoggingConfig(log_level="WARNING", enable_access_log=False),
     )
+    if not ours:
+        tidying.callback(serve.delete, APPLICATION)
     deploy(served_application(settings.serving, settings.token_file), route_prefix="/")
     # As a robot does; a port that another program holds, or another Serve, shows here.
     endpoint = f"grpc://{_proxy_host()}:{settings.port}"
@@ -66,7 +74,7 @@ def _start(settings: ServiceSettings, directory: Path) -> RunningService:
     )
     model = robot.describe()
     robot.close()
-    logs = directory / "session_latest" / "logs" / "serve" if settings.address is None else None
+    logs = directory / "session_latest" / "logs" / "serve" if ours else None
     return RunningService(endpoint, model, f"http://{_metrics()}/metrics", logs)
 
 
