@@ -29,6 +29,7 @@ from test_remote import assert_equal_plans, patiently, request, throw_malformed_
 from jepa_planner_ros.planning import InProcessPlanner
 from jepa_planner_ros.search import CrossEntropySettings
 from jepa_planner_ros.serving import RemotePlanner, RemoteSettings, ServingSettings
+from jepa_planner_ros.serving.application import build
 from jepa_planner_ros.serving.service import SERVICE_ENVIRONMENT
 from jepa_planner_ros.share import share_directory
 from jepa_planner_ros.types import Plan, PlannerError, PlannerUnavailableError
@@ -251,6 +252,13 @@ def test_the_configurations_are_what_serve_takes() -> None:
         arguments = {k: v for k, v in application.args.items() if k != "token_file"}
         ServingSettings(**arguments)
     assert str(SERVICE_ENVIRONMENT["RAY_SERVE_GRPC_MAX_MESSAGE_SIZE"]) in str(kube)
+
+
+def test_what_is_fully_given_is_served_before_the_gpus_have_joined() -> None:
+    planner = build({"device": "cuda", "replicas": 8})
+    (world_models, replicas, _) = planner._bound_deployment.init_args
+    assert replicas == world_models._bound_deployment.num_replicas == 8
+    assert world_models._bound_deployment.ray_actor_options["num_gpus"] == 1
 
 
 def test_a_cluster_that_is_not_there_is_named() -> None:

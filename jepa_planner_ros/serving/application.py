@@ -67,14 +67,17 @@ def served_application(settings: ServingSettings, token_file: Path | None) -> Ap
     """The planner for robots, on the cluster that this process is connected to.
 
     Args:
-        settings: what to serve; device and replicas may be left to the cluster's GPUs.
+        settings: what to serve. Device and replicas that are left open are decided by the GPUs
+            that the cluster has now; where both are given, Serve waits for GPUs that have yet to
+            join.
         token_file: file on the cluster's nodes with the token that robots must know; None serves
             only what runs on the proxy's own node.
 
     Raises:
         PlannerError: there are fewer GPUs than replicas.
     """
-    settings = settings.decided(int(ray.cluster_resources().get("GPU", 0)))
+    if settings.device == "auto" or settings.replicas is None:
+        settings = settings.decided(int(ray.cluster_resources().get("GPU", 0)))
     planner = serve.deployment(
         name="Planner",
         health_check_period_s=HEALTH_CHECK_PERIOD_S,

@@ -58,6 +58,7 @@ def _start(settings: ServiceSettings, directory: Path, tidying: ExitStack) -> Ru
             does not answer.
     """
     ours = settings.address is None
+    serving = settings.serving.for_this_machine() if ours else settings.serving
     _connect(settings, directory)
     serve.start(
         http_options={"host": "127.0.0.1", "port": settings.health_port},
@@ -66,7 +67,7 @@ def _start(settings: ServiceSettings, directory: Path, tidying: ExitStack) -> Ru
     )
     if not ours:
         tidying.callback(serve.delete, APPLICATION)
-    deploy(served_application(settings.serving, settings.token_file), route_prefix="/")
+    deploy(served_application(serving, settings.token_file), route_prefix="/")
     # As a robot does; a port that another program holds, or another Serve, shows here.
     endpoint = f"grpc://{_proxy_host()}:{settings.port}"
     robot = RemotePlanner(
