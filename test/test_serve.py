@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import signal
@@ -26,6 +27,7 @@ from ray._common.utils import import_attr
 from ray.serve.schema import ServeDeploySchema
 from test_remote import assert_equal_plans, patiently, request, throw_malformed_messages
 
+from jepa_planner_ros.cli import CommandError, serve
 from jepa_planner_ros.planning import InProcessPlanner
 from jepa_planner_ros.search import CrossEntropySettings
 from jepa_planner_ros.serving import RemotePlanner, RemoteSettings, ServingSettings
@@ -259,6 +261,14 @@ def test_what_is_fully_given_is_served_before_the_gpus_have_joined() -> None:
     (world_models, replicas, _) = planner._bound_deployment.init_args
     assert replicas == world_models._bound_deployment.num_replicas == 8
     assert world_models._bound_deployment.ray_actor_options["num_gpus"] == 1
+
+
+@pytest.mark.parametrize("option", [["--metrics-port", "9090"], ["--dashboard"]])
+def test_what_only_a_cluster_can_be_told_is_refused(option: list[str]) -> None:
+    arguments = argparse.ArgumentParser()
+    serve.add_arguments(arguments)
+    with pytest.raises(CommandError, match=f"{option[0]} is for a Ray that this command starts"):
+        serve.run(arguments.parse_args(["--address", "127.0.0.1:9", *option]))
 
 
 def test_a_cluster_that_is_not_there_is_named() -> None:

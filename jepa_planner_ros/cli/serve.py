@@ -117,6 +117,9 @@ def run(args: argparse.Namespace) -> int:
     from jepa_planner_ros.types import PlannerError
     from jepa_planner_ros.world_model import PRESETS
 
+    if args.address is not None:
+        _require_ours("--metrics-port", args.metrics_port)
+        _require_ours("--dashboard", args.dashboard)
     known = args.checkpoint in PRESETS
     checkpoint = args.checkpoint if known else str(Path(args.checkpoint).absolute())
     try:
@@ -144,6 +147,15 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         _say("Ended.")
     return 0
+
+
+def _require_ours(option: str, given: object) -> None:
+    """Raise `CommandError` where something is asked of a Ray that others have started."""
+    if given:
+        raise CommandError(
+            f"{option} is for a Ray that this command starts; with --address the cluster has its "
+            "own: leave it out, and give it to 'ray start' instead."
+        )
 
 
 def _require_free_port(option: str, port: int, host: str) -> None:
