@@ -16,6 +16,7 @@ from random_weights import random_checkpoint
 from test_remote import assert_equal_plans, connect, request
 
 from jepa_planner_ros.planning import InProcessPlanner
+from jepa_planner_ros.serving import endpoint as endpoints
 from jepa_planner_ros.serving.endpoint import CallContext, PlannerEndpoint
 from jepa_planner_ros.serving.wire import jepa_planner_pb2 as pb
 from jepa_planner_ros.serving.wire.latents import UnknownLatentError
@@ -44,6 +45,7 @@ class Unsteady(PlannerEndpoint):
         self.asked: list[pb.PlanRequest] = []
         self.late_s = 0.0
         self.breaks = 0
+        self.ended = threading.Event()
 
     async def plan_session(
         self, requests: AsyncIterator[pb.PlanRequest], context: CallContext
@@ -59,6 +61,7 @@ class Unsteady(PlannerEndpoint):
 
         async for reply in super().plan_session(arriving(), context):
             yield reply
+        self.ended.set()
 
 
 def test_all_attempts_at_a_plan_share_one_time_limit(service: InProcessService) -> None:
@@ -104,6 +107,19 @@ def test_no_two_requests_have_the_same_name(service: InProcessService) -> None:
     names = [asked.request_id for asked in endpoint.asked]
     assert len(set(names)) == len(names) == 4
     assert all(name.startswith("tester-") for name in names)
+
+
+def test_an_idle_session_is_ended_and_the_next_plan_opens_another(
+    monkeypatch: pytest.MonkeyPatch, service: InProcessService
+) -> None:
+    monkeypatch.setattr(endpoints, "IDLE_S", 0.1)
+    endpoint = Unsteady(service)
+    with serving(endpoint) as port:
+        planner = connect(port)
+        before = planner.plan(request())
+        assert endpoint.ended.wait(5.0)
+        assert_equal_plans(before, planner.plan(request()))
+        planner.close()
 
 
 def test_frames_that_are_encoded_do_not_shorten_the_pauses_between_plans(

@@ -34,6 +34,9 @@ SERVICER = (
 _MAX_SESSIONS = 256
 """Robots that are served at once; a session counts for as long as it is open."""
 
+# Those that come while a lost search process is started again. Any more are told, and come back.
+_MAX_QUEUED = 16
+
 
 class ServedPlanner(JepaPlannerMethods):
     """The search, behind the wire.
@@ -82,6 +85,7 @@ def served_application(settings: ServingSettings, token_file: Path | None) -> Ap
         name="Planner",
         health_check_period_s=HEALTH_CHECK_PERIOD_S,
         max_ongoing_requests=_MAX_SESSIONS,
+        max_queued_requests=_MAX_QUEUED,
         ray_actor_options=PLANNER_OPTIONS,
     )(ServedPlanner)
     return planner.bind(world_models(settings), settings.replicas, token_file)

@@ -38,6 +38,9 @@ from jepa_planner_ros.types import (
 MAX_TIME_LIMIT_S = 600.0
 """The longest that a request may ask for."""
 
+IDLE_S = 300.0
+"""Until a session without a request is ended; its robot opens another when it needs one."""
+
 # Robots wait a second longer for the handshake, s.
 _HANDSHAKE_S = 4.0
 
@@ -128,13 +131,18 @@ class PlannerEndpoint:
     async def plan_session(
         self, requests: AsyncIterator[pb.PlanRequest], context: CallContext
     ) -> AsyncIterator[pb.PlanReply]:
-        """Plans, one after the other; a refused one does not end the session."""
+        """Plans, one after the other; a refused one does not end the session, idleness does."""
         try:
             self._admit(context)
         except PlannerError as error:
             yield pb.PlanReply(refusal=_refusal(error))
             return
-        async for request in requests:
+        incoming = aiter(requests)
+        while True:
+            try:
+                request = await asyncio.wait_for(anext(incoming), IDLE_S)
+            except (StopAsyncIteration, asyncio.TimeoutError):
+                return
             yield await self._plan(request)
 
     async def _plan(self, message: pb.PlanRequest) -> pb.PlanReply:
