@@ -76,6 +76,7 @@ def planner_status(node: Neighbourhood) -> DiagnosticStatus:
 
 def test_a_cut_network_holds_the_arm_until_it_is_mended(connected: Connected) -> None:
     node, relay = connected.node, connected.relay
+    node.robot.targets.clear()
     goal = node.client.send(far())
     wait_until(lambda: len(node.robot.targets) >= 2, "two steps")
 
@@ -106,9 +107,21 @@ def test_a_goal_given_during_an_outage_ends_with_the_reason(connected: Connected
     relay.mend()
     assert not node.robot.targets
     assert "he planner at grpc://127.0.0.1" in result.reason
-    if connected.service.encoded:
-        assert result.outcome == ReachGoal.Result.ABORTED
-        assert result.reason.startswith("The photographs were not encoded")
-    else:
-        assert result.outcome == ReachGoal.Result.TIMED_OUT
-        assert "No plan for the last" in result.reason
+    assert result.outcome == ReachGoal.Result.TIMED_OUT
+    encoded_there = bool(connected.service.encoded)
+    assert ("before the photographs were encoded" in result.reason) == encoded_there
+    assert ("No plan for the last" in result.reason) != encoded_there
+
+
+@pytest.mark.parametrize("connected", ["remote"], indirect=True)
+def test_a_goal_given_during_an_outage_begins_when_it_is_over(connected: Connected) -> None:
+    node, relay = connected.node, connected.relay
+    node.robot.targets.clear()
+    relay.cut()
+    goal = node.client.send(far(budget=1))
+    wait_until(lambda: bool(goal.feedback and goal.feedback[-1].holding), "feedback of the outage")
+    assert "The planner is away" in goal.feedback[-1].holding
+    relay.mend()
+    _, result = goal.result()
+    assert result.outcome == ReachGoal.Result.BUDGET_SPENT, result.reason
+    assert result.steps == len(node.robot.targets) == 1

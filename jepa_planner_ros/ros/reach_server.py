@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 from typing import Any, TypeAlias
 
@@ -38,7 +40,7 @@ from jepa_planner_ros.ros.parameters import current_values
 from jepa_planner_ros.ros.reporting import GoalFollower, Reporter, result_message
 from jepa_planner_ros.ros.robot import RosRobot
 from jepa_planner_ros.ros.settings import read_episode_defaults
-from jepa_planner_ros.types import Encoder, PlannerError
+from jepa_planner_ros.types import Encoder, PlannerError, PlannerUnavailableError
 
 _RESULT_KEPT = 900
 """How long a result can be asked for after the end, s."""
@@ -192,8 +194,9 @@ class ReachServer:
         count = len(request.subgoals)
         self._reporter.say(f"Pursuing a goal of {count} photograph{'s' if count > 1 else ''}.")
         defaults = request.defaults
+        follower = GoalFollower(handle, defaults, self._reporter)
         goal = Goal(
-            subgoals=self._encoded(handle, request, started),
+            subgoals=self._encoded(handle, request, started, follower),
             time_limit=request.time_limit,
             model_fingerprint=self._encoder.fingerprint,
             search=defaults.search,
@@ -211,30 +214,48 @@ class ReachServer:
             # The goal's time counts from its acceptance.
             replace(episode, started=started),
             CONTROL_MODES[request.control_mode],
-            GoalFollower(handle, defaults, self._reporter),
+            follower,
             lambda: self._cancel_reason(handle),
         )
 
     def _encoded(
-        self, handle: Handle, request: ReachRequest, started: float
+        self, handle: Handle, request: ReachRequest, started: float, follower: GoalFollower
     ) -> tuple[SubGoal, ...]:
-        encoding = self._worker.submit(lambda: self._encode(request, handle))
-        while not encoding.done():
-            if time.monotonic() - started > request.time_limit:
-                raise _EndedEarlyError(
-                    Outcome.TIMED_OUT,
-                    f"The time limit of {request.time_limit:g} s passed before the photographs "
-                    "were encoded: raise time_limit, or give fewer or smaller photographs.",
-                )
-            self._pause(handle)
-        try:
-            return encoding.result()
-        except PlannerError as error:
-            reason = f"The photographs were not encoded: {error}"
-            raise _EndedEarlyError(Outcome.ABORTED, reason) from error
+        """The goal, encoded; asks again while the planner that encodes it is away."""
+        away: PlannerUnavailableError | None = None
 
-    def _encode(self, request: ReachRequest, handle: Handle) -> tuple[SubGoal, ...]:
-        self._reporter.publish_goal(request, handle.goal_id.uuid)
+        def wait_until(over: Callable[[], bool]) -> None:
+            while not over():
+                if time.monotonic() - started > request.time_limit:
+                    remedy = "raise time_limit, or give fewer or smaller photographs."
+                    raise _EndedEarlyError(
+                        Outcome.TIMED_OUT,
+                        f"The time limit of {request.time_limit:g} s passed before the photographs "
+                        f"were encoded: {remedy if away is None else away}",
+                    )
+                self._pause(handle)
+
+        publishing = self._worker.submit(
+            lambda: self._reporter.publish_goal(request, handle.goal_id.uuid)
+        )
+        while True:
+            encoding = self._worker.submit(lambda: self._encode(request))
+            wait_until(encoding.done)
+            publishing.result()
+            try:
+                return encoding.result()
+            except PlannerUnavailableError as error:
+                reason = f"The planner is away: {error}"
+                if away is None:
+                    follower.warn(f"Waiting to begin. {reason}")
+                away = error
+                follower.planner_failed(reason)
+                wait_until(partial(_passed, time.monotonic() + error.retry_after))
+            except PlannerError as error:
+                reason = f"The photographs were not encoded: {error}"
+                raise _EndedEarlyError(Outcome.ABORTED, reason) from error
+
+    def _encode(self, request: ReachRequest) -> tuple[SubGoal, ...]:
         return tuple(
             SubGoal(
                 self._encoder.encode(subgoal.image),
@@ -283,6 +304,10 @@ class ReachServer:
         else:
             self._reporter.complain(ended.reason)
             handle.abort()
+
+
+def _passed(moment: float) -> bool:
+    return time.monotonic() > moment
 
 
 def _failure(error: Exception) -> str:
