@@ -96,7 +96,9 @@ def test_a_cut_network_holds_the_arm_until_it_is_mended(connected: Connected) ->
     assert result.outcome == ReachGoal.Result.BUDGET_SPENT, result.reason
     assert result.steps == len(node.robot.targets) == BUDGET
     assert not goal.feedback[-1].holding
-    assert planner_status(node).level == DiagnosticStatus.OK
+    status = planner_status(node)
+    assert status.level == DiagnosticStatus.OK
+    assert 0.0 < float(*(one.value for one in status.values if one.key == "network, s")) < 5.0
 
 
 def test_a_goal_given_during_an_outage_ends_with_the_reason(connected: Connected) -> None:

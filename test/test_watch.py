@@ -271,7 +271,7 @@ def diagnosed(retries: int) -> DiagnosticStatus:
     told = SimpleNamespace(last_plan=0.1, status="Ready.", planner_error=None, pace=None)
     model = ModelDescription("abc", 64, 128, (128, 128), 16, "cpu", "fp32", replicas=2)
     report = ServingReport({"b": 2, "a": 3}, collisions=0, retries=retries)
-    status = planner_status("jepa_planner", told, model, report)  # type: ignore[arg-type]
+    status = planner_status("jepa_planner", told, model, report, None)  # type: ignore[arg-type]
     status.hardware_id = NODE
     return status
 

@@ -225,7 +225,7 @@ def _wired(variant: _Variant) -> Node:
     robot = RosRobot(node, wiring, group, group)
     reporter = Reporter(node, wiring)
     CaptureService(node, robot, Path(), group)
-    Diagnostics(node, robot, reporter, _NO_MODEL, lambda: None)
+    Diagnostics(node, robot, reporter, _NO_MODEL, lambda: None, lambda: None)
     return node
 
 

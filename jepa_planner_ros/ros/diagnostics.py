@@ -30,6 +30,7 @@ class Diagnostics:
         reporter: knows what the planner did last.
         model: that plans.
         served: tells how replicas shared the last plan.
+        network: tells what part of the last plan's time was the network's, s.
     """
 
     def __init__(
@@ -39,12 +40,14 @@ class Diagnostics:
         reporter: Reporter,
         model: ModelDescription,
         served: Callable[[], ServingReport | None],
+        network: Callable[[], float | None],
     ) -> None:
         self._node = node
         self._robot = robot
         self._reporter = reporter
         self._model = model
         self._served = served
+        self._network = network
         self._publisher = node.create_publisher(
             DiagnosticArray, "/diagnostics", QoSProfile(depth=10)
         )
@@ -61,7 +64,7 @@ class Diagnostics:
                     _stream_status(name, stream, complaints.get(stream.topic))
                     for stream in self._robot.streams(now)
                 ),
-                planner_status(name, self._reporter, self._model, self._served()),
+                planner_status(name, self._reporter, self._model, self._served(), self._network()),
             ]
         )
         for status in message.status:
@@ -76,8 +79,18 @@ def last_report(planner: Planner) -> ServingReport | None:
     return planner.last_report if isinstance(planner, LocalRayPlanner | RemotePlanner) else None
 
 
+def last_network(planner: Planner) -> float | None:
+    """The network's part of the last plan's time, s; None without one, or without a plan yet."""
+    timing = planner.last_timing if isinstance(planner, RemotePlanner) else None
+    return None if timing is None else timing.network
+
+
 def planner_status(
-    name: str, reporter: Reporter, model: ModelDescription, report: ServingReport | None
+    name: str,
+    reporter: Reporter,
+    model: ModelDescription,
+    report: ServingReport | None,
+    network: float | None,
 ) -> DiagnosticStatus:
     """How the planner is, and how its replicas shared the last plan."""
     last = reporter.last_plan
@@ -97,6 +110,7 @@ def planner_status(
         message=message,
         values=[
             KeyValue(key="last plan, s", value=duration),
+            *([] if network is None else [KeyValue(key="network, s", value=f"{network:.3f}")]),
             *([] if reporter.pace is None else [KeyValue(key="pace", value=reporter.pace)]),
             KeyValue(key="model", value=model.fingerprint),
             KeyValue(key="device", value=model.device),

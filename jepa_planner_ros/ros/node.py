@@ -21,7 +21,7 @@ from jepa_planner_ros.control import EpisodeRunner, Worker
 from jepa_planner_ros.planning import InProcessPlanner
 from jepa_planner_ros.ros.capture import CaptureService
 from jepa_planner_ros.ros.declaration import ParameterError, unknown_parameters
-from jepa_planner_ros.ros.diagnostics import Diagnostics, last_report
+from jepa_planner_ros.ros.diagnostics import Diagnostics, last_network, last_report
 from jepa_planner_ros.ros.gripper import GripperError
 from jepa_planner_ros.ros.parameters import (
     PARAMETERS,
@@ -87,7 +87,12 @@ class PlannerNode(Node):
         self._server = ReachServer(self, robot, runner, encoder, self._seeing, reporter)
         self._capture = CaptureService(self, robot, wiring.capture_directory, services)
         self._diagnostics = Diagnostics(
-            self, robot, reporter, self._planner.describe(), lambda: last_report(self._planner)
+            self,
+            robot,
+            reporter,
+            self._planner.describe(),
+            served=lambda: last_report(self._planner),
+            network=lambda: last_network(self._planner),
         )
         self.add_on_set_parameters_callback(self._consider_parameters)
         reporter.say("Ready for goals.")
