@@ -134,8 +134,8 @@ def test_a_replica_of_another_configuration_costs_one_plan(
 
     async def run() -> Any:
         with pytest.raises(ModelChangedError, match=r"by 2 candidates, but .* by 4 candidates"):
-            await planner.plan(request(), LIMIT_S)
-        return await planner.plan(request(), LIMIT_S)
+            await planner.plan(request(), LIMIT_S, "", old.fingerprint)
+        return await planner.plan(request(), LIMIT_S, "", old.fingerprint)
 
     served = asyncio.run(run())
     expected = InProcessPlanner(in_other_batches).plan(request())
@@ -146,17 +146,16 @@ def test_a_replica_of_another_configuration_costs_one_plan(
 def test_latents_of_the_old_weights_are_refused_by_the_new_ones(
     old: WorldModel, retrained: WorldModel
 ) -> None:
-    async def run(encoded_with: str | None) -> None:
-        planner = planner_of(old, retrained)
-        with pytest.raises(ModelChangedError):
-            await planner.plan(request(), LIMIT_S, encoded_with=encoded_with)
-        with pytest.raises(WrongModelError, match=retrained.fingerprint):
-            await planner.plan(request(), LIMIT_S, encoded_with=encoded_with)
-        await planner.plan(request(), LIMIT_S, encoded_with=retrained.fingerprint)
+    planner = planner_of(old, retrained)
 
-    asyncio.run(run(old.fingerprint))
-    # Whoever does not say it has encoded with what was described first.
-    asyncio.run(run(None))
+    async def run() -> None:
+        with pytest.raises(ModelChangedError):
+            await planner.plan(request(), LIMIT_S, "", old.fingerprint)
+        with pytest.raises(WrongModelError, match=retrained.fingerprint):
+            await planner.plan(request(), LIMIT_S, "", old.fingerprint)
+        await planner.plan(request(), LIMIT_S, "", retrained.fingerprint)
+
+    asyncio.run(run())
 
 
 def test_a_frame_is_encoded_by_the_model_that_was_described(

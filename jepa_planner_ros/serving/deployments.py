@@ -80,7 +80,6 @@ class ClusterPlanner:
         self._metrics = PlannerMetrics()
         self._asking = 0
         self._tier: Tier | None = None
-        self._first = ""
 
     async def describe(self) -> ModelDescription:
         """The model that the replicas hold.
@@ -94,8 +93,8 @@ class ClusterPlanner:
         self,
         request: PlanRequest,
         timeout_s: float,
-        robot: str = "",
-        encoded_with: str | None = None,
+        robot: str,
+        encoded_with: str,
     ) -> ServedPlan:
         """Search for the action sequence.
 
@@ -103,8 +102,7 @@ class ClusterPlanner:
             request: what to plan.
             timeout_s: the plan is given up after this time, s.
             robot: whose turn it is.
-            encoded_with: fingerprint of the model that encoded the latents; None for the one that
-                was described first.
+            encoded_with: fingerprint of the model that encoded the latents.
 
         Raises:
             WrongModelError: the replicas hold another model than encoded the latents.
@@ -153,7 +151,6 @@ class ClusterPlanner:
             call = self._world_models.describe
             model = await _of_any(call.remote, "telling their model")
             if self._tier is None:  # Nobody else has asked meanwhile.
-                self._first = self._first or model.fingerprint
                 self._tier = Tier(self._world_models, replace(model, replicas=self._replicas))
         return self._tier
 
@@ -168,13 +165,11 @@ class ClusterPlanner:
             raise
 
     async def _plan(
-        self, request: PlanRequest, until: float, robot: str, encoded_with: str | None
+        self, request: PlanRequest, until: float, robot: str, encoded_with: str
     ) -> ServedPlan:
         async with self._turns.turn(robot) as waited:
             tier = await self._known_tier()
-            require_model(
-                tier.model.fingerprint, self._first if encoded_with is None else encoded_with
-            )
+            require_model(tier.model.fingerprint, encoded_with)
             with self._forgotten_on_change(tier):
                 plan, rounds = await self._search(request, until, tier)
         return ServedPlan(plan, _report(rounds, waited))

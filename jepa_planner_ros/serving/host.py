@@ -28,7 +28,7 @@ from jepa_planner_ros.serving.messages import (
     ServedPlan,
 )
 from jepa_planner_ros.serving.owner import owner
-from jepa_planner_ros.types import PlannerError, PlannerUnavailableError
+from jepa_planner_ros.types import ModelDescription, PlannerError, PlannerUnavailableError
 
 # Latents of one plan, a few times over; Ray's own default is a third of the memory.
 _OBJECT_STORE_BYTES = 128 * 2**20
@@ -40,11 +40,12 @@ def main() -> None:
         settings = connection.recv()
         assert isinstance(settings, HostSettings)
         handle = _start(settings, directory)
-        connection.send(handle.describe.remote().result())
+        model: ModelDescription = handle.describe.remote().result()
+        connection.send(model)
         while True:
             request = connection.recv()
             assert isinstance(request, HostRequest)
-            connection.send(HostReply(request.number, _answer(handle, request)))
+            connection.send(HostReply(request.number, _answer(handle, request, model)))
 
 
 def _start(settings: HostSettings, directory: Path) -> DeploymentHandle:
@@ -72,8 +73,12 @@ def _start(settings: HostSettings, directory: Path) -> DeploymentHandle:
     return deploy(planner_application(serving), route_prefix=None)
 
 
-def _answer(handle: DeploymentHandle, request: HostRequest) -> ServedPlan | PlannerError:
-    response = handle.plan.remote(request.request, request.timeout_s)
+def _answer(
+    handle: DeploymentHandle, request: HostRequest, model: ModelDescription
+) -> ServedPlan | PlannerError:
+    response = handle.plan.remote(
+        request.request, request.timeout_s, robot="", encoded_with=model.fingerprint
+    )
     # The deployment keeps the time limit itself, and is late only when it cannot run at all.
     patience_s = request.timeout_s + GRACE_S
     try:
