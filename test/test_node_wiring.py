@@ -94,7 +94,7 @@ def test_arms_on_one_computer_are_two_robots_to_their_planner() -> None:
     left, right, long = (one.robot for one in settings if one is not None)
     assert left.endswith("/left/jepa_planner")
     assert right == left.replace("left", "right") != left
-    assert len(long) == 128
+    assert len(long) == 96
     assert long.endswith("n/jepa_planner")
 
 

@@ -262,7 +262,7 @@ def test_without_a_token_only_this_computer_is_served(service: InProcessService)
         ({"address": "grpcs://robot.example:1", "key_file": Path("key")}, "given together"),
         ({"address": "grpc://[::1]:9000", "latents": "int8"}, "'float32' or 'float16'"),
         ({"address": "grpc://[::1]:9000", "plan_timeout_s": 601.0}, "plan_timeout 601 s .* 600 s"),
-        ({"address": "grpc://[::1]:9000", "robot": "r" * 129}, "129 characters: .* at most 128"),
+        ({"address": "grpc://[::1]:9000", "robot": "r" * 97}, "97 characters: .* at most 96"),
     ],
 )
 def test_settings_that_cannot_work_or_are_not_safe_are_refused(

@@ -13,8 +13,8 @@ from jepa_planner_ros.serving.endpoint import MAX_TIME_LIMIT_S
 
 LatentPrecision = Literal["float32", "float16"]
 
-LONGEST_NAME = 128
-"""Of a robot, in characters; planners keep names, and write them into every line of their logs."""
+LONGEST_NAME = 96
+"""Of a robot, in characters; its requests' names begin with it, and planners take 128 of those."""
 
 _ADDRESS = re.compile(r"grpcs?://([^/\s:\[\]]+|\[[0-9a-fA-F:]+\]):\d+/?")
 
