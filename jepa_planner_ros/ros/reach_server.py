@@ -245,11 +245,10 @@ class ReachServer:
             try:
                 return encoding.result()
             except PlannerUnavailableError as error:
-                reason = f"The planner is away: {error}"
                 if away is None:
-                    follower.warn(f"Waiting to begin. {reason}")
+                    follower.warn(f"Waiting to begin. The planner is away: {error}")
                 away = error
-                follower.planner_failed(reason)
+                follower.planner_failed(f"The planner is away: {error}")
                 wait_until(partial(_passed, time.monotonic() + error.retry_after))
             except PlannerError as error:
                 reason = f"The photographs were not encoded: {error}"
