@@ -38,7 +38,7 @@ examples:
   jepa-planner replay pick.bag --realtime --rate 2             through the node, twice as fast
   jepa-planner replay their.bag --goal goal.png --image-topic /camera/color/image_raw
 
-DIR gets report.html, with the recorded and the new plans, and plans.jsonl; with --camera-pose, plans
+DIR gets report.html, with the recorded and the new plans, and plans.jsonl; with --camera-pose, they
 are drawn into the frames.
 
 exit code: 0 when plans were made and all lie within --tolerance of the recorded ones, else 1
