@@ -192,6 +192,18 @@ def test_a_goal_begins_where_the_arm_was_moved_to_since_the_last(node: Node) -> 
     np.testing.assert_allclose(controller.setpoints[-1], guided, atol=1e-4)
 
 
+def test_an_arm_that_is_late_stops_before_a_box_on_its_straight_way(node: Node) -> None:
+    (x, y, _), beyond = HOME[:3], np.array([0.05, 0.05, 0, 0, 0, 0, 0])
+    box = ((x + 0.02, y + 0.015, 0.0), (x + 0.042, y + 0.045, 1.0))
+    settings = ControlSettings(safety=SafetyLimits(forbidden_boxes=(box,)))
+    drive = driven(node, Controller(keeps_time=False), settings)
+    for _ in range(20):
+        drive._send()
+    with pytest.raises(RobotError, match="leads through a box"):
+        drive.command(HOME + beyond, GripperMotion.CLOSE, HOME)
+    assert drive.fault() is not None
+
+
 def test_setpoints_that_go_back_to_the_arm_are_only_stopped_by_who_wants_it_to_stand_still(
     node: Node,
 ) -> None:

@@ -188,6 +188,8 @@ class SmoothDrive:
                 setpoints = replace(setpoints, motion=None)
             setpoints = setpoints.towards(target, start, now, settings.motion, settings.safety)
             self._begin(setpoints, now)
+            if setpoints.fault is not None:
+                raise RobotError(setpoints.fault)
             # The loop that asked for it was not silent while the way was computed.
             self._heard = time.monotonic()
             if gripper is not None:
