@@ -140,7 +140,10 @@ class ScriptedRobot(Node):
         time.sleep(0.2)
 
     def stop_listening(self) -> None:
-        self.destroy_subscription(self.target_subscription)
+        # In the thread that waits for its messages: it would trip over one that is gone.
+        assert self.executor is not None
+        gone = self.executor.create_task(self.destroy_subscription, self.target_subscription)
+        wait_until(gone.done, "the end of a subscription")
 
     def listen_again(self) -> None:
         self.target_subscription = self._listen()
