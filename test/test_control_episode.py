@@ -250,6 +250,32 @@ def test_a_budget_that_is_spent_ends_the_episode() -> None:
     assert len(world.commands()) == 2
 
 
+@pytest.mark.parametrize(
+    ("distance", "threshold", "told"),
+    [
+        (0.3, 1e-6, "sub-goal 1 of 1 (energy 0.1, threshold 1e-06): raise"),
+        (0.12012, 0.04, "sub-goal 1 of 1 (energy 0.04004, threshold 0.04): raise"),
+    ],
+)
+def test_energies_are_told_in_digits_that_tell_them_apart(
+    distance: float, threshold: float, told: str
+) -> None:
+    world = World()
+    goal = subgoal(x=distance, step_budget=0, energy_threshold=threshold)
+    assert told in ended(world.run(episode_for(world, goal))).reason
+
+
+def test_a_time_limit_that_passes_before_a_frame_was_seen_says_so() -> None:
+    world = World()
+    episode = episode_for(world, subgoal(x=0.3), time_limit=0.2)
+    world.time += 1.0
+    episode, _ = transition(episode, world.tick())
+    assert ended(episode).reason == (
+        "The time limit of 0.2 s passed at step 0 of sub-goal 1 of 1 "
+        "(no frame seen yet, threshold 0.001)."
+    )
+
+
 def test_the_time_limit_holds_the_arm_in_motion() -> None:
     world = World(duration=100.0)
     result = ended(world.run(episode_for(world, subgoal(x=0.3), time_limit=2.0)))

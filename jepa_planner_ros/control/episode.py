@@ -521,9 +521,10 @@ class Episode:
     @property
     def progress(self) -> str:
         """Where the episode stands, for sentences to the operator."""
+        energy = "no frame seen yet" if math.isnan(self.energy) else f"energy {self.energy:.4g}"
         return (
             f"step {self.step} of sub-goal {self.subgoal + 1} of {len(self.goal.subgoals)} "
-            f"(energy {self.energy:.4f}, threshold {self.present.energy_threshold:.4f})"
+            f"({energy}, threshold {self.present.energy_threshold:.4g})"
         )
 
 
