@@ -204,6 +204,15 @@ def test_plans_depend_on_seed_and_number_and_start_from_the_one_before() -> None
     assert [one.previous is None for one in world.requests] == [True, False, True, False]
 
 
+def test_a_search_that_fell_back_is_told_with_what_that_means() -> None:
+    world = World(planner=lambda request: replace(straight_plan(request), fallback="it was off"))
+    world.run(episode_for(world, subgoal(x=0.04)))
+    assert world.warnings() == (
+        "The search fell back to cross-entropy rounds: it was off. The plan is as good, and took "
+        "longer."
+    )
+
+
 def test_each_step_is_reported_with_where_its_time_went() -> None:
     world = World()
     world.run(episode_for(world, subgoal(x=0.08)))

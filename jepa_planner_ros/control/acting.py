@@ -134,7 +134,11 @@ def fallback(plan: Plan) -> tuple[Warn, ...]:
     """What to warn of where a search did not trust its own predictions."""
     if plan.fallback is None:
         return ()
-    return (Warn(f"The search fell back to cross-entropy rounds: {plan.fallback}."),)
+    sentence = (
+        f"The search fell back to cross-entropy rounds: {plan.fallback}. The plan is as good, and "
+        "took longer."
+    )
+    return (Warn(sentence),)
 
 
 def _gripper_motion(base: Float64Array, target: Float64Array) -> GripperMotion | None:
