@@ -134,6 +134,7 @@ def test_setpoints_too_rare_to_keep_the_limits_are_refused(rate: float) -> None:
         ("planner:=remote", ParameterError, "planner_address '' must be grpc://HOST:PORT"),
         ("planner:=wishful", ParameterError, "planner = 'wishful' is unknown; it must be one of"),
         ("capture.directory:=~nosuchuser/x", ParameterError, "capture.directory = '~nosuchuser/x'"),
+        ("limits.translation_sped:=0.1", ParameterError, "Did you mean limits.translation_speed?"),
         ("search:=hope", ParameterError, "search = 'hope' is unknown"),
         ("time_limit:=long", ParameterError, "time_limit must be a number"),
         ("motion.duration:=1", ParameterError, "with a decimal point"),

@@ -21,7 +21,7 @@ PACKAGE = ROOT / "jepa_planner_ros"
 
 # Inner to outer. A module imports from its own row and from the rows above it.
 LAYERS = (
-    {"__init__", "geometry", "photograph", "share", "types"},
+    {"__init__", "geometry", "photograph", "share", "spelling", "types"},
     {"world_model"},
     {"search"},
     {"planning"},

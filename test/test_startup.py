@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 import rclpy
+from rclpy.parameter import Parameter
 
+from jepa_planner_ros.ros.declaration import ParameterError, unknown_parameters
 from jepa_planner_ros.ros.startup import given_parameters, ros_started
 
 
@@ -50,3 +52,42 @@ def test_the_last_of_several_values_holds_whatever_its_type(tmp_path: Path) -> N
     with ros_started("a_node", line.split()) as arguments:
         given = {one.name: one.value for one in given_parameters("camera", arguments)}
     assert given == {"seed": "x", "budget": "few", "name": "arm", "speed": 0.5}
+
+
+KNOWN = ("seed", "limits.translation_speed", "motion.duration")
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("sead", "There is no parameter sead: its value is ignored. Did you mean seed?"),
+        # The simulation's, which may stand in the same file.
+        ("motion_duration", "no parameter motion_duration: its value is ignored"),
+        ("servo.limits.translation_speed", "its value is ignored"),
+    ],
+)
+def test_an_unknown_parameter_may_be_another_nodes(given: str, sentence: str) -> None:
+    (told,) = asked_for_unknown(given)
+    assert sentence in told
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("limits.translation_sped", "limits.translation_speed"),
+        ("limit.translation_speed", "limits.translation_speed"),
+        ("motion.duratoin", "motion.duration"),
+    ],
+)
+def test_no_limit_is_ignored(given: str, meant: str) -> None:
+    with pytest.raises(ParameterError, match=f"no parameter {given}, .* Did you mean {meant}?"):
+        asked_for_unknown(given)
+
+
+def asked_for_unknown(name: str) -> tuple[str, ...]:
+    with ros_started("a_node", []):
+        node = rclpy.create_node("arm", parameter_overrides=[Parameter(name, value=0.1)])
+        try:
+            return unknown_parameters(node, KNOWN, strict=("limits", "motion"))
+        finally:
+            node.destroy_node()

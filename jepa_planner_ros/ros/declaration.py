@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from rcl_interfaces.msg import ParameterDescriptor
 from rclpy.exceptions import InvalidParameterTypeException, InvalidParameterValueException
 from rclpy.node import Node
 from rclpy.parameter import Parameter
+
+from jepa_planner_ros.spelling import did_you_mean, is_nearly
 
 
 class ParameterError(ValueError):
@@ -38,17 +39,33 @@ def declare(node: Node, name: str, default: Any, descriptor: ParameterDescriptor
     return value
 
 
-def unknown_parameters(node: Node, known: Collection[str]) -> tuple[str, ...]:
+def unknown_parameters(
+    node: Node, known: Collection[str], strict: Collection[str] = ()
+) -> tuple[str, ...]:
     """A sentence on each value given to the node for a parameter that it does not have.
 
-    They are no errors, since a file may hold parameters of several nodes under ``/**``.
+    They are no errors, since a file may hold parameters of several nodes under ``/**``, but in
+    sections where a limit that is ignored leaves a wider one in force.
+
+    Args:
+        node: that was given the values.
+        known: the parameters that it has.
+        strict: those sections, such as ``limits`` in ``limits.step_rotation``.
+
+    Raises:
+        ParameterError: a value was given for a parameter that such a section does not have, or
+            for one of a section whose name is nearly the same.
     """
     sentences = []
     for name in _overrides(node):
         if name in known or name == "use_sim_time" or name.startswith("qos_overrides."):
             continue
-        near = get_close_matches(name, known, 1)
-        meant = f" Did you mean {near[0]}?" if near else ""
+        meant = did_you_mean(name, known)
+        if is_nearly(name.split(".")[0], strict):
+            raise ParameterError(
+                f"There is no parameter {name}, and none may be ignored of those that safety "
+                f"depends on.{meant}"
+            )
         sentences.append(f"There is no parameter {name}: its value is ignored.{meant}")
     return tuple(sentences)
 

@@ -25,6 +25,7 @@ from jepa_planner_ros.ros.diagnostics import Diagnostics, last_network, last_rep
 from jepa_planner_ros.ros.gripper import GripperError
 from jepa_planner_ros.ros.parameters import (
     PARAMETERS,
+    SAFETY_SECTIONS,
     changed_values,
     current_values,
     declare_parameters,
@@ -73,7 +74,8 @@ class PlannerNode(Node):
     def __init__(self, **options: Any) -> None:
         super().__init__(NAME, **options)
         declare_parameters(self)
-        for sentence in unknown_parameters(self, [one.name for one in PARAMETERS]):
+        names = [one.name for one in PARAMETERS]
+        for sentence in unknown_parameters(self, names, strict=SAFETY_SECTIONS):
             self.get_logger().warning(sentence)
         wiring = read_wiring(current_values(self), self.get_fully_qualified_name())
         read_episode_defaults(current_values(self))

@@ -38,6 +38,8 @@ ENCODERS = ("onboard", "remote")
 SERVING_DEVICES = ("auto", "cpu", "cuda")
 POSE_SOURCES = ("joint_states", "current_pose")
 IMAGE_TRANSPORTS = ("raw", "compressed")
+SAFETY_SECTIONS = ("limits", "motion", "max_age")
+"""Sections of parameters that safety depends on."""
 
 
 @dataclass(frozen=True)
