@@ -18,10 +18,7 @@ from jepa_planner_ros.ros.startup import given_parameters, ros_started
         ("-p seed:=1", "-p seed:=1: what is meant for ROS must come after --ros-args."),
         ("--ros-args seed:=1", "'seed:=1' is unknown to ROS: parameters are given as -p NAME"),
         ("--ros-args -p seed:=", "Couldn't parse parameter override rule: '-p seed:='.\n"),
-        (
-            "--ros-args --params-file nowhere.yaml",
-            "nowhere.yaml'. Error: Error opening YAML file\n",
-        ),
+        ("--ros-args --params-file nowhere.yaml", "error: there is no file nowhere.yaml.\n"),
     ],
 )
 def test_a_command_line_that_is_not_understood_ends_with_the_right_one(
@@ -52,6 +49,24 @@ def test_the_last_of_several_values_holds_whatever_its_type(tmp_path: Path) -> N
     with ros_started("a_node", line.split()) as arguments:
         given = {one.name: one.value for one in given_parameters("camera", arguments)}
     assert given == {"seed": "x", "budget": "few", "name": "arm", "speed": 0.5}
+
+
+def test_a_file_that_holds_nothing_for_the_node_is_told_of(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    right, wrong = tmp_path / "right.yaml", tmp_path / "wrong.yaml"
+    right.write_text("/there/camera: {ros__parameters: {seed: 1}}")
+    wrong.write_text("camera: {ros__parameters: {seed: 2}}")
+    line = f"--ros-args --params-file {wrong} --params-file {right} -r __ns:=/there -p budget:=3"
+    with ros_started("a_node", line.split()) as arguments:
+        given = {one.name: one.value for one in given_parameters("camera", arguments)}
+    assert given == {"seed": 1, "budget": 3}
+    told = capfd.readouterr().err
+    assert (
+        f"{wrong} holds nothing for the node /there/camera: its heading must be /there/camera or "
+        "/**."
+    ) in told
+    assert str(right) not in told
 
 
 KNOWN = ("seed", "limits.translation_speed", "motion.duration")

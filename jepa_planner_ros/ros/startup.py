@@ -6,6 +6,8 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
 
 import rclpy
 from rclpy.node import Node
@@ -13,7 +15,8 @@ from rclpy.parameter import Parameter
 from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import remove_ros_args
 
-_PARAMETERS = ("-p", "--param", "--params-file")
+_FILE = "--params-file"
+_PARAMETERS = ("-p", "--param", _FILE)
 """Each is followed by one more argument."""
 
 
@@ -37,6 +40,9 @@ def ros_started(program: str, args: Sequence[str] | None) -> Iterator[list[str]]
         usage="%(prog)s [--ros-args [--params-file FILE] [-p NAME:=VALUE] ...]",
         description="A node of ROS 2. docs/reference.md lists its parameters, config/ has files.",
     )
+    for option, file in pairwise(arguments):
+        if option == _FILE and not Path(file).exists():
+            parser.error(f"there is no file {file}.")
     try:
         _, others = parser.parse_known_args(remove_ros_args(arguments))
         if others:
@@ -63,7 +69,8 @@ def given_parameters(name: str, arguments: Sequence[str]) -> list[Parameter]:
     """The parameters that a command line gives to a node; of several values the last.
 
     rcl itself keeps one value of each type where they differ, so that a text after a number, which
-    an earlier file may hold, would go unnoticed. It is asked for each of them alone here.
+    an earlier file may hold, would go unnoticed. It is asked for each of them alone here. The node
+    warns of a file that holds nothing for it: rcl drops what stands under another node's name.
 
     Args:
         name: of the node, unless the command line has another.
@@ -82,5 +89,11 @@ def given_parameters(name: str, arguments: Sequence[str]) -> list[Parameter]:
             start_parameter_services=False,
         )
         given |= asked._parameter_overrides
+        if arguments[start] == _FILE and not asked._parameter_overrides:
+            full_name = asked.get_fully_qualified_name()
+            asked.get_logger().warning(
+                f"{arguments[start + 1]} holds nothing for the node {full_name}: its heading must "
+                f"be {full_name} or /**."
+            )
         asked.destroy_node()
     return list(given.values())
