@@ -25,16 +25,14 @@ DistanceName = Literal["l1", "l2"]
 
 @dataclass(frozen=True)
 class Energy:
-    """What a search minimises: a distance between latents, summed up over the steps of a sequence.
-
-    Attributes:
-        distance: of the latents predicted after an action to the goal's.
-        steps: which distances count: ``last``, the reference (V-JEPA 2, Eq. 5); ``mean``; or
-            weights of the steps, one each.
-    """
+    """What a search minimises: a distance between latents, summed up over a sequence's steps."""
 
     distance: DistanceName = "l1"
+    """Of the latents predicted after an action to the goal's: their mean absolute difference (l1)
+    or root mean square difference (l2)."""
     steps: Literal["last", "mean"] | tuple[float, ...] = "mean"
+    """Which distances count: `last`, the reference (V-JEPA 2, Eq. 5); `mean`; or a list of weights,
+    one for each step."""
 
     def __post_init__(self) -> None:
         if self.distance not in ("l1", "l2"):
@@ -73,13 +71,16 @@ class Guard:
     samples: int = 16
     """Candidates of a cross-entropy round."""
     elites: int = 4
+    """Candidates of lowest energy that the next round is fitted to."""
     rounds: int = 6
+    """Cross-entropy rounds."""
 
     def __post_init__(self) -> None:
         if not (self.disagreement > 0.0 and 2 <= self.elites <= self.samples and self.rounds >= 1):
+            given = ", ".join(f"{name} {value}" for name, value in vars(self).items())
             raise ValueError(
-                f"guard {self} cannot be used. Expected disagreement > 0, samples >= elites >= 2 "
-                "and rounds >= 1."
+                f"guard ({given}) cannot be used. Expected disagreement > 0, samples >= elites >= "
+                "2 and rounds >= 1."
             )
 
 
@@ -93,16 +94,20 @@ class SearchSettings:
     horizon: int = 1
     """Actions per candidate sequence."""
     energy: Energy = RMS_ENERGY
+    """What is minimised."""
     max_translation: float = 0.075
     """Largest translation of one action along each axis, metres."""
     anchored: bool = True
     """Near the goal, take out of the comparison the error that the world model makes for standing
     still; see `jepa_planner_ros.search.anchor`."""
     guard: Guard | None = DEFAULT_GUARD
-    """None leaves the search to itself."""
+    """What keeps the plan from being worse than an obvious one; null does without."""
 
     def __post_init__(self) -> None:
-        self.require(horizon=self.horizon >= 1, max_translation=0.0 < self.max_translation < 1.0)
+        self.require("1 or more", horizon=self.horizon >= 1)
+        self.require(
+            "more than 0 and less than 1", max_translation=0.0 < self.max_translation < 1.0
+        )
         steps = self.energy.steps
         if not isinstance(steps, str) and len(steps) != self.horizon:
             raise ValueError(
@@ -110,13 +115,14 @@ class SearchSettings:
                 f"{self.horizon} steps."
             )
 
-    def require(self, **checks: bool) -> None:
-        """Raise a `ValueError` that names every setting whose check fails."""
+    def require(self, allowed: str, **checks: bool) -> None:
+        """Raise a `ValueError` that names every setting whose check fails, and what is allowed."""
         wrong = [name for name, holds in checks.items() if not holds]
         if wrong:
             given = ", ".join(f"search.{name} = {getattr(self, name)!r}" for name in wrong)
             raise ValueError(
-                f"{given} cannot be used; {type(self).__name__} tells what each setting means."
+                f"{given} must be {allowed}. docs/reference.md, 'Search profiles', tells what each "
+                "entry means."
             )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from rclpy.signals import SignalHandlerOptions
 from jepa_planner_ros.cli import Command
 from jepa_planner_ros.cli.bench import COMMANDS as BENCHMARKS
 from jepa_planner_ros.cli.main import COMMANDS, build_parser
+from jepa_planner_ros.cli.markdown import Row, table
+from jepa_planner_ros.cli.search_reference import search_profiles
 from jepa_planner_ros.report.view_node import ViewNode
 from jepa_planner_ros.ros.capture import CaptureService
 from jepa_planner_ros.ros.commander import COMMANDERS
@@ -58,7 +60,6 @@ ros2 launch jepa_planner_ros planner.launch.py --show-args
 ```
 """
 
-Row = tuple[str, ...]
 _ROS_OWN = ("/rosout", "/parameter_events", "/clock")
 _NOT_EVERYWHERE = "franka_msgs/"
 _NO_MODEL = ModelDescription("", 0, 0, (0, 0), 0, "", "")
@@ -71,6 +72,7 @@ def reference() -> str:
         parts = [
             _HEAD,
             *_planner_parameters(),
+            *search_profiles(),
             *_simulation_parameters(),
             *_view_node(),
             *_planner_interfaces(),
@@ -92,7 +94,7 @@ def _planner_parameters() -> Iterator[str]:
         "Those *fixed* are read when the node starts; the others may be changed between goals.\n"
         "`config/planner.yaml` holds all of them with their defaults.\n"
     )
-    yield _table(
+    yield table(
         ("parameter", "default", "allowed", "", "meaning"),
         (
             (
@@ -110,7 +112,7 @@ def _planner_parameters() -> Iterator[str]:
 def _simulation_parameters() -> Iterator[str]:
     yield "## Parameters of `sim_node`\n"
     yield "All are fixed while the node runs.\n"
-    yield _table(
+    yield table(
         ("parameter", "default", "allowed", "meaning"),
         (
             (
@@ -128,8 +130,8 @@ def _view_node() -> Iterator[str]:
     node = ViewNode()
     try:
         yield "## `view_node`\n"
-        yield _table(("parameter", "default", "meaning"), _declared_rows(node))
-        yield _table(("topic", "type", ""), sorted(_topic_rows(node)))
+        yield table(("parameter", "default", "meaning"), _declared_rows(node))
+        yield table(("topic", "type", ""), sorted(_topic_rows(node)))
     finally:
         node.destroy_node()
 
@@ -205,9 +207,9 @@ def _planner_interfaces() -> Iterator[str]:
         finally:
             node.destroy_node()
     rows = sorted((*row, variant) for row, variant in first.items())
-    yield _table(("topic", "type", "", "other than by default"), rows)
+    yield table(("topic", "type", "", "other than by default"), rows)
     action = f"{ReachGoal.__module__.split('.')[0]}/action/{ReachGoal.__name__}"
-    yield _table(
+    yield table(
         ("service or action", "type"), [*sorted(services), ("`~/reach_goal`", f"`{action}`")]
     )
 
@@ -269,7 +271,7 @@ def _definitions(directory: Path) -> Iterator[str]:
 
 def _commands() -> Iterator[str]:
     yield "## `jepa-planner`\n"
-    yield _table(("command", ""), ((f"`{one.name}`", one.summary) for one in COMMANDS))
+    yield table(("command", ""), ((f"`{one.name}`", one.summary) for one in COMMANDS))
     for command in COMMANDS:
         if command.name == "bench":
             for benchmark in BENCHMARKS:
@@ -287,7 +289,7 @@ def _command(command: Command, *words: str) -> Iterator[str]:
     yield f"{description}\n"
     # argparse has no public way to ask a parser for its arguments.
     arguments = [one for one in parser._actions if one.dest != "help"]
-    yield _table(("argument", "meaning"), (_argument_row(parser, one) for one in arguments))
+    yield table(("argument", "meaning"), (_argument_row(parser, one) for one in arguments))
 
 
 def _subparser(parser: argparse.ArgumentParser, name: str) -> argparse.ArgumentParser:
@@ -307,18 +309,6 @@ def _argument_row(parser: argparse.ArgumentParser, argument: argparse.Action) ->
     name = ", ".join(argument.option_strings)
     explained = (argument.help or "") % {**vars(argument), "prog": parser.prog}
     return f"`{f'{name} {values}'.strip()}`", explained
-
-
-# --- Markdown ------------------------------------------------------------------------------------
-
-
-def _table(head: Row, rows: Iterable[Row]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "".join(f"| {' | '.join(map(_cell, line))} |\n" for line in lines)
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 
 if __name__ == "__main__":

@@ -48,12 +48,12 @@ class AssistedSettings(CrossEntropySettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.require("less than search.samples", kept=self.kept < self.samples)
         self.require(
-            kept=self.kept < self.samples,
-            gripper_deviation=self.gripper_deviation == 0.0,
-            components=self.components >= 1,
-            ridge=self.ridge > 0.0,
+            "0, since the gripper is not searched", gripper_deviation=self.gripper_deviation == 0.0
         )
+        self.require("1 or more", components=self.components >= 1)
+        self.require("more than 0", ridge=self.ridge > 0.0)
 
 
 class AssistedCrossEntropy(CrossEntropyMethod):

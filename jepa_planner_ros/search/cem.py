@@ -50,6 +50,7 @@ class CrossEntropySettings(SearchSettings):
     elites: int = 80
     """Candidates of lowest energy that the next round is fitted to."""
     rounds: int = 10
+    """Rounds of sampling and refitting."""
     kept: int = 0
     """Best candidates of a round that the next one repeats, in place of as many new ones."""
     tied: bool = False
@@ -61,20 +62,25 @@ class CrossEntropySettings(SearchSettings):
     momentum_std: float = 0.15
     """Weight of the old deviation when refitting translations."""
     momentum_mean_gripper: float = 0.15
+    """Weight of the old mean when refitting the gripper."""
     momentum_std_gripper: float = 0.15
+    """Weight of the old deviation when refitting the gripper."""
     warm_start_deviation: float = 1.0
     """Factor on the initial deviation when the search starts from the previous plan."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         momenta = ("momentum_mean", "momentum_std", "momentum_mean_gripper", "momentum_std_gripper")
+        self.require("2 or more", samples=self.samples >= 2)
+        self.require("from 2 to search.samples", elites=2 <= self.elites <= self.samples)
+        self.require("1 or more", rounds=self.rounds >= 1)
+        self.require("from 0 to search.elites", kept=0 <= self.kept <= self.elites)
+        self.require("0 or more", gripper_deviation=self.gripper_deviation >= 0.0)
         self.require(
-            samples=self.samples >= 2,
-            elites=2 <= self.elites <= self.samples,
-            rounds=self.rounds >= 1,
-            kept=0 <= self.kept <= self.elites,
-            gripper_deviation=self.gripper_deviation >= 0.0,
-            warm_start_deviation=0.0 < self.warm_start_deviation <= 1.0,
+            "more than 0 and at most 1", warm_start_deviation=0.0 < self.warm_start_deviation <= 1.0
+        )
+        self.require(
+            "0 or more and less than 1",
             **{name: 0.0 <= getattr(self, name) < 1.0 for name in momenta},
         )
 

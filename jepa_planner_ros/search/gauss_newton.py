@@ -33,6 +33,7 @@ class GaussNewtonSettings(SearchSettings):
     """How to differentiate, and how often."""
 
     iterations: int = 2
+    """Linearisations, each around the minimum of the one before."""
     nudge: float = 0.005
     """Finite difference along each axis, metres; results are sensitive to it."""
     components: int = 2048
@@ -40,10 +41,10 @@ class GaussNewtonSettings(SearchSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.require("1 or more", iterations=self.iterations >= 1, components=self.components >= 1)
         self.require(
-            iterations=self.iterations >= 1,
+            "more than 0 and less than search.max_translation",
             nudge=0.0 < self.nudge < self.max_translation,
-            components=self.components >= 1,
         )
 
 

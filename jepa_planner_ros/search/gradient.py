@@ -43,12 +43,9 @@ class GradientSettings(SearchSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require(
-            starts=self.starts >= 1,
-            rounds=self.rounds >= 1,
-            rate=self.rate > 0.0,
-            deviation=self.deviation >= 0.0,
-        )
+        self.require("1 or more", starts=self.starts >= 1, rounds=self.rounds >= 1)
+        self.require("more than 0", rate=self.rate > 0.0)
+        self.require("0 or more", deviation=self.deviation >= 0.0)
 
 
 class GradientDescent(Search):

@@ -31,6 +31,7 @@ class MppiSettings(SearchSettings):
     samples: int = 32
     """Candidate sequences per round."""
     rounds: int = 4
+    """Rounds of sampling and averaging."""
     deviation: float = 0.04
     """Of the samples along each axis in the first round, metres."""
     shrink: float = 0.6
@@ -41,12 +42,11 @@ class MppiSettings(SearchSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.require("2 or more", samples=self.samples >= 2)
+        self.require("1 or more", rounds=self.rounds >= 1)
+        self.require("more than 0 and at most 1", shrink=0.0 < self.shrink <= 1.0)
         self.require(
-            samples=self.samples >= 2,
-            rounds=self.rounds >= 1,
-            deviation=self.deviation > 0.0,
-            shrink=0.0 < self.shrink <= 1.0,
-            temperature=self.temperature > 0.0,
+            "more than 0", deviation=self.deviation > 0.0, temperature=self.temperature > 0.0
         )
 
 

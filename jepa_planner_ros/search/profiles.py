@@ -9,8 +9,10 @@ from typing import Any
 
 import yaml
 
+from jepa_planner_ros.search.entries import read_record
 from jepa_planner_ros.search.registry import METHODS
 from jepa_planner_ros.share import share_directory
+from jepa_planner_ros.spelling import did_you_mean
 from jepa_planner_ros.types import Energy, Guard, SearchSettings
 
 DEFAULT_PROFILE = "fast"
@@ -45,8 +47,8 @@ def load_profile(name: str) -> SearchSettings:
             "the path of a .yaml file."
         ) from None
     try:
-        return settings_from(yaml.safe_load(content))
-    except (ArithmeticError, RecursionError, TypeError, ValueError, yaml.YAMLError) as error:
+        return settings_from(_parsed(content))
+    except (ArithmeticError, TypeError, ValueError) as error:
         raise ProfileError(f"search = '{name}' cannot be used: {error}") from error
 
 
@@ -54,17 +56,19 @@ def settings_from(entries: Any) -> SearchSettings:
     """Settings from what a profile's file holds: ``method``, and values for its settings.
 
     Raises:
-        ProfileError: the method or an entry is unknown.
-        ValueError: a value is out of its range.
+        ValueError: the method or an entry is unknown, or a value is of another kind or out of its
+            range.
     """
-    if not isinstance(entries, Mapping) or entries.get("method") not in METHODS:
-        raise ProfileError(f"needs an entry 'method', one of: {', '.join(METHODS)}.")
+    methods = f"one of: {', '.join(METHODS)}."
+    if not isinstance(entries, Mapping) or "method" not in entries:
+        raise ValueError(f"the entry 'method' is missing; it must be {methods}")
+    method = entries["method"]
+    if not isinstance(method, str) or method not in METHODS:
+        meant = did_you_mean(str(method), METHODS)
+        raise ValueError(f"method '{method}' is unknown; it must be {methods}{meant}")
     given = {name: value for name, value in entries.items() if name != "method"}
-    if isinstance(given.get("energy"), Mapping):
-        given["energy"] = _record(Energy, "energy.", given["energy"])
-    if isinstance(given.get("guard"), Mapping):
-        given["guard"] = _record(Guard, "guard.", given["guard"])
-    return _record(METHODS[entries["method"]].settings, "", given)
+    settings: SearchSettings = read_record(METHODS[method].settings, given)
+    return settings
 
 
 def in_words(settings: SearchSettings) -> str:
@@ -81,17 +85,16 @@ def in_words(settings: SearchSettings) -> str:
     return f"{method.replace('_', ' ')}; {', '.join(values)}"
 
 
-def _record(kind: type[Any], prefix: str, entries: Mapping[str, Any]) -> Any:
-    known = {field.name: field.type for field in fields(kind)}
-    if unknown := [name for name in entries if name not in known]:
-        raise ProfileError(
-            f"entry {prefix}{unknown[0]} is unknown; {kind.__name__} has {', '.join(known)}."
-        )
-    return kind(**{name: _frozen(value) for name, value in entries.items()})
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def _parsed(content: bytes) -> Any:
+    try:
+        return yaml.safe_load(content)
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise ValueError(f"{line}{error.problem}.") from error
+    except yaml.YAMLError as error:
+        raise ValueError(f"{str(error).splitlines()[0]}.") from error
+    except RecursionError as error:
+        raise ValueError("its entries are nested too deeply.") from error
 
 
 def _directory() -> Path:

@@ -50,13 +50,12 @@ class SurrogateSettings(SearchSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require(
-            designs=len(self.designs) >= 1 and min(self.designs) >= 2,
-            region=0.0 < self.region <= 1.0,
-            shrink=0.0 < self.shrink < 1.0,
-            components=self.components >= 1,
-            ridge=self.ridge > 0.0,
-        )
+        several = len(self.designs) >= 1 and min(self.designs) >= 2
+        self.require("a list of numbers from 2 upwards", designs=several)
+        self.require("more than 0 and at most 1", region=0.0 < self.region <= 1.0)
+        self.require("more than 0 and less than 1", shrink=0.0 < self.shrink < 1.0)
+        self.require("1 or more", components=self.components >= 1)
+        self.require("more than 0", ridge=self.ridge > 0.0)
 
 
 class SurrogateSearch(Search):
