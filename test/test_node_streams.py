@@ -84,7 +84,7 @@ def test_the_arm_of_an_old_picture_is_known_as_long_as_a_picture_may_be_old(
     sensor: Sensor,
 ) -> None:
     values = {parameter.name: parameter.default for parameter in PARAMETERS}
-    wiring = read_wiring(values | {"max_age.camera": 10.0})
+    wiring = read_wiring(values | {"max_age.camera": 10.0}, "/jepa_planner")
     group = sensor.default_callback_group
     arm = JointStateArm(sensor, wiring, RobotDescription(sensor, wiring, group), 1.0, group)
     names = [f"panda_joint{number}" for number in range(1, 8)]

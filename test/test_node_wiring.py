@@ -123,9 +123,9 @@ def test_a_merge_rule_of_ones_own_may_be_chosen() -> None:
 def test_setpoints_too_rare_to_keep_the_limits_are_refused(rate: float) -> None:
     defaults = {parameter.name: parameter.default for parameter in PARAMETERS}
     with pytest.raises(ParameterError, match=r"setpoint_rate = .* set it to 20 or more, or to 0"):
-        read_wiring(defaults | {"setpoint_rate": rate})
-    assert read_wiring(defaults | {"setpoint_rate": 20.0}).setpoint_rate == 20.0
-    assert read_wiring(defaults | {"setpoint_rate": 0.0}).setpoint_rate == 0.0
+        read_wiring(defaults | {"setpoint_rate": rate}, "/jepa_planner")
+    assert read_wiring(defaults | {"setpoint_rate": 20.0}, "/jepa_planner").setpoint_rate == 20.0
+    assert read_wiring(defaults | {"setpoint_rate": 0.0}, "/jepa_planner").setpoint_rate == 0.0
 
 
 @pytest.mark.parametrize(

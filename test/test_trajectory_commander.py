@@ -47,7 +47,9 @@ class Controller:
 
     def __init__(self, node: Node, rate: float) -> None:
         defaults = {parameter.name: parameter.default for parameter in PARAMETERS}
-        wiring = read_wiring(defaults | {"commander": "joint_trajectory", "setpoint_rate": rate})
+        wiring = read_wiring(
+            defaults | {"commander": "joint_trajectory", "setpoint_rate": rate}, "/jepa_planner"
+        )
         self._node = node
         self._sent: list[JointTrajectory] = []
         self.arm = AtHome()
