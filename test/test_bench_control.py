@@ -38,4 +38,5 @@ def test_settings_that_cannot_work_are_refused_in_a_sentence(
     assert "search = 'telepathy'" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         main(["bench", "control", "--motion", "-1"])
-    assert "argument --motion: -1.0 is not between 0.05 and 10.0" in capsys.readouterr().err
+    complaint = "argument --motion: must be a number from 0.05 to 10.0, not '-1'."
+    assert complaint in capsys.readouterr().err

@@ -51,11 +51,14 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ([], "COMMAND"),
         (["dance"], "dance"),
-        (["demo", "--episodes", "0"], "0 is less than 1"),
-        (["demo", "--real-time-factor", "100"], "100.0 is not between 0.1 and 10.0"),
-        (["demo", "--domain-id", "400"], "between 0 and 101"),
-        (["demo", "--seed", "-1"], "-1 is not between 0 and"),
-        (["demo", "--seed", str(2**63)], "is not between 0 and 9223372036854775807"),
+        (["demo", "--episodes", "0"], "--episodes: must be a whole number of at least 1, not '0'."),
+        (["demo", "--real-time-factor", "100"], "must be a number from 0.1 to 10.0, not '100'."),
+        (["demo", "--domain-id", "400"], "from 0 to 101, not '400'"),
+        (["demo", "--seed", "-1"], "from 0 to 9223372036854775807, not '-1'"),
+        (["demo", "--seed", str(2**63)], "from 0 to 9223372036854775807"),
+        (["reach", "goal.png", "--energy-threshold", "x"], "must be a number from 0.0 to 10.0"),
+        (["reach", "goal.png", "--energy-threshold", "nan"], "from 0.0 to 10.0, not 'nan'."),
+        (["reach", "goal.png", "--steps", "1.5"], "must be a whole number from 1 to 10000"),
     ],
 )
 def test_a_wrong_command_line_is_refused_with_what_is_wrong(
