@@ -93,6 +93,15 @@ def test_the_reference_is_that_of_the_code() -> None:
     )
 
 
+def test_every_option_is_explained_and_says_what_it_takes() -> None:
+    options = re.findall(r"^\| `(--[^`]*)` \| (.*) \|$", reference(), re.MULTILINE)
+    assert len(options) > 90
+    for option, meaning in options:
+        assert meaning, option
+        assert not meaning.startswith("default"), option
+        assert " " in option or "default" not in meaning, f"{option} has no metavar"
+
+
 def test_every_page_is_found_from_the_readme() -> None:
     text = (ROOT / "README.md").read_text()
     for page in PAGES[1:]:

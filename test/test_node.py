@@ -490,8 +490,9 @@ def test_the_command_reach_tells_each_step_what_limits_it_and_the_end(
         node.planner.set_parameters([usual])
     assert "\nLimited: a step of" in capsys.readouterr().out
 
-    assert main(["reach", here, "--control-mode", "dance"]) == 1
-    assert "control_mode 'dance' is unknown" in capsys.readouterr().err
+    Path(here).write_text("no picture")
+    assert main(["reach", here]) == 1
+    assert "Goal rejected. Sub-goal 1:" in capsys.readouterr().err
 
 
 def test_captures_fail_with_the_reason(node: Neighbourhood) -> None:

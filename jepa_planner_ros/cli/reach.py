@@ -26,6 +26,7 @@ from std_msgs.msg import String
 
 from jepa_planner_ros.cli import CommandError
 from jepa_planner_ros.cli.numbers import real_number, whole_number
+from jepa_planner_ros.control import CONTROL_MODES
 from jepa_planner_ros.ros.clock import duration_message, seconds
 from jepa_planner_ros.ros.goal_client import GoalClient, GoalNotTakenError
 
@@ -46,7 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "photographs", nargs="+", type=Path, metavar="PHOTO", help="PNG or JPEG, in order"
     )
     parser.add_argument(
-        "--node", default="/jepa_planner", help="name of the planner node (default: %(default)s)"
+        "--node",
+        default="/jepa_planner",
+        metavar="NAME",
+        help="name of the planner node (default: %(default)s)",
     )
     parser.add_argument(
         "--steps",
@@ -70,7 +74,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="most seconds for the whole goal (default: the node's parameter)",
     )
     parser.add_argument(
-        "--control-mode", default="", metavar="MODE", help="default: the node's parameter"
+        "--control-mode",
+        choices=CONTROL_MODES,
+        default="",
+        help="how planning and motion share the time (default: the node's parameter)",
     )
 
 

@@ -73,6 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     who(
         "--device",
         default="cpu",
+        metavar="NAME",
         help="where frames are encoded, and planned in process (default: cpu)",
     )
     who(

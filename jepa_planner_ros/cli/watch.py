@@ -52,7 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="D",
         help="ROS domain of the node (default: that of ROS_DOMAIN_ID)",
     )
-    add("--host", default="127.0.0.1", help="address to serve on (default: 127.0.0.1)")
+    add(
+        "--host",
+        default="127.0.0.1",
+        metavar="HOST",
+        help="address to serve on (default: 127.0.0.1)",
+    )
     add(
         "--port",
         type=whole_number(0, 65535),

@@ -53,27 +53,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where episodes, progress, weights and pictures go (default: %(default)s)",
     )
-    parser.add_argument("--seed", type=int, default=defaults.seed, help="default: %(default)s")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=defaults.seed,
+        metavar="S",
+        help="of episodes, frames and initial weights (default: %(default)s)",
+    )
     parser.add_argument(
         "--episodes",
         type=int,
         default=defaults.episodes,
+        metavar="N",
         help="simulated episodes, a tenth of them held out (default: %(default)s)",
     )
     parser.add_argument(
         "--stills",
         type=int,
         default=defaults.stills,
+        metavar="N",
         help="single frames that the encoder is trained on (default: %(default)s)",
     )
     parser.add_argument(
-        "--encoder-updates", type=int, default=defaults.encoder_updates, help="default: %(default)s"
+        "--encoder-updates",
+        type=int,
+        default=defaults.encoder_updates,
+        metavar="N",
+        help="steps of the optimiser for the encoder (default: %(default)s)",
     )
     parser.add_argument(
         "--predictor-updates",
         type=int,
         default=defaults.predictor_updates,
-        help="default: %(default)s",
+        metavar="N",
+        help="steps of the optimiser for the predictor (default: %(default)s)",
     )
 
 

@@ -57,4 +57,7 @@ COMMANDS = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the group; each benchmark declares its own command line."""
-    parser.description = "Measure on this machine. Each benchmark prints a table and writes JSON."
+    parser.description = (
+        "Measure on this machine. Most benchmarks print a table, and write it as JSON with --json "
+        "FILE; savings only prints, landscape and null-space draw a picture."
+    )

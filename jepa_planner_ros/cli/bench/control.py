@@ -135,8 +135,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="M",
         help="standard deviation along each axis of how targets are missed, m (default: 0.004)",
     )
-    add("--search", default=DEFAULT_PROFILE, metavar="PROFILE", help="default: %(default)s")
-    add("--checkpoint", default="shipped", metavar="FILE", help="default: %(default)s")
+    add(
+        "--search",
+        default=DEFAULT_PROFILE,
+        metavar="PROFILE",
+        help="a profile of config/search, or a .yaml file like those (default: %(default)s)",
+    )
+    add("--checkpoint", default="shipped", metavar="FILE", help="world model (default: shipped)")
     add(
         "--seed",
         type=whole_number(0),

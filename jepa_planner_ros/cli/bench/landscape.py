@@ -77,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="to fit the surrogate to (default: 16)",
     )
     add("--checkpoint", default="shipped", metavar="FILE", help="world model (default: shipped)")
-    add("--device", default="cpu", help="where the world model runs (default: cpu)")
+    add("--device", default="cpu", metavar="NAME", help="where the world model runs (default: cpu)")
     add(
         "--output",
         type=Path,

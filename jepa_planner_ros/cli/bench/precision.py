@@ -75,7 +75,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="precisions to compare (default: all but tf32)",
     )
     parser.add_argument(
-        "--rounds", type=whole_number(1), default=10, help="of the search (default: %(default)s)"
+        "--rounds",
+        type=whole_number(1),
+        default=10,
+        metavar="N",
+        help="of the search (default: %(default)s)",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw them to FILE")

@@ -128,6 +128,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--repeat",
         type=whole_number(1),
         default=3,
+        metavar="N",
         help="rounds to time of each (default: %(default)s)",
     )
     parser.add_argument(
@@ -150,22 +151,29 @@ def add_trial_arguments(parser: argparse.ArgumentParser) -> None:
         "--checkpoint", metavar="FILE", help="a world model's file, in place of a preset"
     )
     parser.add_argument(
-        "--samples", type=whole_number(1), default=100, help="candidates (default: %(default)s)"
+        "--samples",
+        type=whole_number(1),
+        default=100,
+        metavar="N",
+        help="candidates (default: %(default)s)",
     )
     parser.add_argument(
         "--horizon",
         type=whole_number(1),
         default=2,
+        metavar="T",
         help="actions of a candidate (default: %(default)s)",
     )
     parser.add_argument(
         "--device",
         default="cuda" if torch.cuda.is_available() else "cpu",
+        metavar="NAME",
         help="cpu or cuda (default here: %(default)s)",
     )
     parser.add_argument(
         "--micro-batch",
         type=whole_number(1),
+        metavar="N",
         help="candidates at once (default: what divides --samples, up to 100 on GPUs, 32 on CPUs)",
     )
 

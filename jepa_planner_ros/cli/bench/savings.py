@@ -167,12 +167,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "example: jepa-planner bench savings --preset mid --samples 50 --precision bf16"
     add_trial_arguments(parser)
     parser.add_argument(
-        "--precision", choices=tuple(PRECISIONS), default="fp32", help="default: %(default)s"
+        "--precision",
+        choices=tuple(PRECISIONS),
+        default="fp32",
+        help="number format of the rollouts (default: %(default)s)",
     )
     parser.add_argument(
         "--repeat",
         type=whole_number(1),
         default=5,
+        metavar="N",
         help="rounds to time of each (default: %(default)s)",
     )
 

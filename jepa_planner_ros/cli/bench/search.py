@@ -94,7 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="to compare with an oracle (default: 4)",
     )
     add("--checkpoint", default="shipped", metavar="FILE", help="world model (default: shipped)")
-    add("--device", default="cpu", help="where the world model runs (default: cpu)")
+    add("--device", default="cpu", metavar="NAME", help="where the world model runs (default: cpu)")
     add("--json", type=Path, metavar="FILE", help="write the figures there")
     add("--plots", type=Path, metavar="DIR", help="write Pareto plots there, as PNG")
 
