@@ -129,6 +129,30 @@ def test_a_service_does_not_share_a_port(
     assert "give another port" in complaint
 
 
+@pytest.mark.parametrize(
+    ("content", "complaint"), [(None, "there is no file"), ("weights", "model.safetensors")]
+)
+def test_a_service_refuses_a_useless_world_model_before_it_starts_ray(
+    content: str | None,
+    complaint: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model = tmp_path / "model.safetensors"
+    if content is not None:
+        model.write_text(content)
+    # Ray's process would end at once, and that would be the complaint.
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    ports = ("--port", str(free_port()), "--health-port", str(free_port()))
+
+    assert main(["serve", "--checkpoint", str(model), *ports]) == 1
+
+    told = capsys.readouterr().err
+    assert complaint in told
+    assert "Ray" not in told
+
+
 def test_a_planner_that_does_not_answer_is_named_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -27,7 +27,7 @@ from jepa_planner_ros.types import (
     PlannerUnavailableError,
     PlanRequest,
 )
-from jepa_planner_ros.world_model import PRESETS, CheckpointError, read_checkpoint
+from jepa_planner_ros.world_model import PRESETS
 from jepa_planner_ros.world_model.precision import AUTO
 
 _HOST = f"{__package__}.host"
@@ -81,11 +81,7 @@ class LocalRayPlanner:
         if path not in PRESETS:
             path = str(Path(checkpoint).absolute())
         serving = ServingSettings(path, device, replicas, precision, micro_batch, pace_s)
-        try:
-            # A useless file is better refused now than after half a minute, by a replica.
-            read_checkpoint(path)
-        except CheckpointError as error:
-            raise PlannerError(str(error)) from error
+        serving.require_checkpoint()
         if find_spec("ray") is None:
             raise PlannerError(
                 "Ray is not installed: run pip install 'ray[serve]', or plan in this process."

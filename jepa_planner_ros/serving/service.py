@@ -75,7 +75,11 @@ class PlannerService:
     def __init__(self, settings: ServiceSettings) -> None:
         if settings.token_file is not None:
             read_token(settings.token_file)
-        own = private_cluster() if settings.address is None else {}
+        own = {}
+        if settings.address is None:
+            # On another's cluster the file is on its machines, not on this one.
+            settings.serving.require_checkpoint()
+            own = private_cluster()
         self._host = HostProcess(_HOST, SERVICE_ENVIRONMENT | own)
         try:
             self._host.send(settings)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from jepa_planner_ros.types import PlannerError
-from jepa_planner_ros.world_model import choose_precision
+from jepa_planner_ros.world_model import CheckpointError, choose_precision, read_checkpoint
 from jepa_planner_ros.world_model.precision import AUTO
 
 # Where there is no GPU. Two replicas keep two cores busy, and one can die without ending a plan.
@@ -47,6 +47,17 @@ class ServingSettings:
             raise ValueError(f"serving.micro_batch must be at least 1, not {self.micro_batch}.")
         if not 0.0 <= self.pace_s < math.inf:
             raise ValueError(f"serving.pace_s must be a number of seconds, not {self.pace_s}.")
+
+    def require_checkpoint(self) -> None:
+        """See that the file can be used: sooner than a replica would, after half a minute.
+
+        Raises:
+            PlannerError: it cannot, or is not on this machine.
+        """
+        try:
+            read_checkpoint(self.checkpoint)
+        except CheckpointError as error:
+            raise PlannerError(str(error)) from error
 
     def for_this_machine(self) -> ServingSettings:
         """The same with device and number of replicas decided by this machine's GPUs.
