@@ -92,7 +92,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=whole_number(1, 65535),
         default=0,
         metavar="P",
-        help="port of http://127.0.0.1:P/metrics, for Prometheus (default: any free one)",
+        help="port of http://HOST:P/metrics, for Prometheus, on every interface of this computer; "
+        "the address is printed (default: any free one)",
     )
     add(
         "--token-file",

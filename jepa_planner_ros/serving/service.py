@@ -30,8 +30,8 @@ class ServiceSettings:
         serving: the world model and its replicas.
         port: of the gRPC service.
         health_port: of Serve's own ``http://127.0.0.1:PORT/-/healthz``.
-        metrics_port: of ``http://127.0.0.1:PORT/metrics`` for Prometheus; 0 takes any that is
-            free. An existing cluster has its own.
+        metrics_port: of ``http://HOST:PORT/metrics`` for Prometheus, on every interface; 0 takes
+            any that is free. An existing cluster has its own.
         token_file: holds what robots must know; None serves only this computer.
         address: an existing Ray cluster; None starts one that ends with the service.
         dashboard: serve Ray's dashboard on http://127.0.0.1:8265.
