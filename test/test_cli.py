@@ -10,8 +10,10 @@ import pytest
 from planner_service import free_port
 
 from jepa_planner_ros import __version__
+from jepa_planner_ros.cli import CommandError
 from jepa_planner_ros.cli.domain import DOMAINS, enter_domain, free_domain
 from jepa_planner_ros.cli.main import COMMANDS, main
+from jepa_planner_ros.cli.planner_name import full_name
 
 
 def test_help_names_every_command_and_loads_none_of_them() -> None:
@@ -58,6 +60,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["demo", "--seed", str(2**63)], "from 0 to 9223372036854775807"),
         (["reach", "goal.png", "--energy-threshold", "x"], "must be a number from 0.0 to 10.0"),
         (["reach", "goal.png", "--energy-threshold", "nan"], "from 0.0 to 10.0, not 'nan'."),
+        (["reach", "goal.png", "--control-mode", "dance"], "'blocking', 'non_blocking', 'queue'"),
+        (["capture", "goal.png", "--domain-id", "233"], "from 0 to 232, not '233'."),
         (["reach", "goal.png", "--steps", "1.5"], "must be a whole number from 1 to 10000"),
     ],
 )
@@ -151,6 +155,55 @@ def test_a_service_refuses_a_useless_world_model_before_it_starts_ray(
     told = capsys.readouterr().err
     assert complaint in told
     assert "Ray" not in told
+
+
+@pytest.mark.parametrize(
+    ("namespace", "node", "name"),
+    [
+        ("", "jepa_planner", "/jepa_planner"),
+        ("left", "jepa_planner", "/left/jepa_planner"),
+        ("/lab/left", "planner", "/lab/left/planner"),
+        ("left", "/right/jepa_planner", "/right/jepa_planner"),
+        ("/", "jepa_planner", "/jepa_planner"),
+    ],
+)
+def test_a_planner_node_is_named_in_its_namespace_or_as_a_whole(
+    namespace: str, node: str, name: str
+) -> None:
+    assert full_name(namespace, node) == name
+
+
+@pytest.mark.parametrize(("namespace", "node"), [("left/", "p"), ("", "a planner"), ("", "")])
+def test_what_is_no_name_in_ros_is_refused(namespace: str, node: str) -> None:
+    with pytest.raises(CommandError, match=r"are no names of ROS: Invalid .* must not"):
+        full_name(namespace, node)
+
+
+@pytest.mark.parametrize(
+    ("command", "patience", "sought"),
+    [
+        ("capture", "capture._FOR_THE_NODE", "/left/jepa_planner/capture_goal"),
+        ("reach", "reach._PATIENCE", "/left/jepa_planner/reach_goal"),
+    ],
+)
+def test_a_planner_node_that_is_not_there_is_named_with_where_it_was_looked_for(
+    command: str,
+    patience: str,
+    sought: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(f"jepa_planner_ros.cli.{patience}", 0.1)
+    photograph, domain = tmp_path / "goal.png", str(free_domain())
+    photograph.write_bytes(b"")
+    where = ("--namespace", "left", "--domain-id", domain)
+
+    assert main([command, str(photograph), *where]) == 1
+
+    complaint = capsys.readouterr().err
+    assert f"no planner node offers {sought} in ROS domain {domain}." in complaint
+    assert "Ready for goals." in complaint
 
 
 def test_a_planner_that_does_not_answer_is_named_before_anything_starts(

@@ -12,6 +12,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.signals import SignalHandlerOptions
 
 from jepa_planner_ros.cli import CommandError
+from jepa_planner_ros.cli.planner_name import add_node_arguments, full_name, not_offered
 
 _FOR_THE_NODE = 10.0  # s
 _FOR_AN_ANSWER = 5.0
@@ -26,20 +27,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "with the arm's state inside. Move the arm to where it should go first."
     )
     parser.add_argument("photograph", type=Path, metavar="PHOTO", help="PNG to write, by the node")
-    parser.add_argument(
-        "--node",
-        default="/jepa_planner",
-        metavar="NAME",
-        help="name of the planner node (default: %(default)s)",
-    )
+    add_node_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Ask for the photograph and tell what the node answers."""
+    planner = full_name(args.namespace, args.node)
     context = rclpy.Context()
-    rclpy.init(args=[], context=context, signal_handler_options=SignalHandlerOptions.NO)
+    rclpy.init(
+        args=[],
+        context=context,
+        domain_id=args.domain_id,
+        signal_handler_options=SignalHandlerOptions.NO,
+    )
     try:
-        answer = _capture(context, args.node, args.photograph.expanduser().absolute())
+        answer = _capture(context, planner, args.photograph.expanduser().absolute())
     finally:
         rclpy.try_shutdown(context=context)
     if not answer.success:
@@ -56,10 +58,7 @@ def _capture(context: rclpy.Context, planner: str, path: Path) -> CaptureGoal.Re
     executor.add_node(node)
     service: Any = node.create_client(CaptureGoal, f"{planner}/capture_goal")
     if not service.wait_for_service(_FOR_THE_NODE):
-        raise CommandError(
-            f"no planner node offers {planner}/capture_goal. Start one, or name it with --node; "
-            "both must have the same ROS_DOMAIN_ID."
-        )
+        raise not_offered(f"{planner}/capture_goal", context.get_domain_id())
     for _ in range(_TRIES):
         future = service.call_async(CaptureGoal.Request(path=str(path)))
         executor.spin_until_future_complete(future, _FOR_AN_ANSWER)

@@ -26,6 +26,7 @@ from std_msgs.msg import String
 
 from jepa_planner_ros.cli import CommandError
 from jepa_planner_ros.cli.numbers import real_number, whole_number
+from jepa_planner_ros.cli.planner_name import add_node_arguments, full_name, not_offered
 from jepa_planner_ros.control import CONTROL_MODES
 from jepa_planner_ros.ros.clock import duration_message, seconds
 from jepa_planner_ros.ros.goal_client import GoalClient, GoalNotTakenError
@@ -46,12 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "photographs", nargs="+", type=Path, metavar="PHOTO", help="PNG or JPEG, in order"
     )
-    parser.add_argument(
-        "--node",
-        default="/jepa_planner",
-        metavar="NAME",
-        help="name of the planner node (default: %(default)s)",
-    )
+    add_node_arguments(parser)
     parser.add_argument(
         "--steps",
         type=whole_number(1, 10_000),
@@ -95,11 +91,17 @@ def run(args: argparse.Namespace) -> int:
         time_limit=duration_message(args.time_limit),
         control_mode=args.control_mode,
     )
+    planner = full_name(args.namespace, args.node)
     context = rclpy.Context()
     # rclpy's own handler would close the context before the goal can be cancelled.
-    rclpy.init(args=[], context=context, signal_handler_options=SignalHandlerOptions.NO)
+    rclpy.init(
+        args=[],
+        context=context,
+        domain_id=args.domain_id,
+        signal_handler_options=SignalHandlerOptions.NO,
+    )
     try:
-        result = Pursuit(args.node, context).pursue(goal)
+        result = Pursuit(planner, context).pursue(goal)
     finally:
         rclpy.try_shutdown(context=context)
     return 0 if result.outcome == ReachGoal.Result.REACHED else 1
@@ -109,12 +111,13 @@ class Pursuit:
     """One goal's client.
 
     Args:
-        planner: name of the planner node.
+        planner: full name of the planner node.
         context: of ROS, initialised.
     """
 
     def __init__(self, planner: str, context: rclpy.Context) -> None:
         self._planner = planner
+        self._domain = context.get_domain_id()
         self._node = Node("jepa_planner_reach", context=context)
         self._executor = SingleThreadedExecutor(context=context)
         self._executor.add_node(self._node)
@@ -134,10 +137,7 @@ class Pursuit:
             CommandError: no planner answers, or it rejects the goal.
         """
         if not self._spin_until(lambda: self._goals.ready, _PATIENCE):
-            raise CommandError(
-                f"no planner node offers {self._planner}/reach_goal. Start one, or name it with "
-                "--node; both must have the same ROS_DOMAIN_ID."
-            )
+            raise not_offered(f"{self._planner}/reach_goal", self._domain)
         # What it said before is latched; whatever comes after that is about this goal.
         self._spin_until(lambda: bool(self._heard), _FOR_A_STATUS)
         self._untold.clear()

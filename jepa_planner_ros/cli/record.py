@@ -9,6 +9,9 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
+from jepa_planner_ros.cli import CommandError
+from jepa_planner_ros.cli.planner_name import add_node_arguments, full_name
+
 SEEN = ("camera_info", "joint_states", "current_pose", "target_pose")
 """Topics of the robot, besides the camera's pictures."""
 TOLD = ("goal", "plan", "outcome", "status")
@@ -60,13 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="mcap",
         help="format; mcap is compressed (default: mcap)",
     )
-    add("--namespace", default="", metavar="NS", help="of robot and planner (default: none)")
-    add(
-        "--node",
-        default="jepa_planner",
-        metavar="NAME",
-        help="name of the planner node (default: %(default)s)",
-    )
+    add_node_arguments(parser)
     add(
         "--camera",
         choices=CAMERAS,
@@ -87,15 +84,15 @@ def run(args: argparse.Namespace) -> int:
     from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
     from rclpy.signals import SignalHandlerOptions
 
-    from jepa_planner_ros.cli import CommandError
     from jepa_planner_ros.ros.recorder import Recorder, RecorderError, Storage
 
     path = args.bag or Path(f"recording_{datetime.now():%Y%m%d_%H%M%S}")
     images = CAMERAS[args.camera] if args.image_topic is None else (args.image_topic,)
-    told = {name: f"{args.node}/{name}" for name in TOLD}
+    planner = full_name(args.namespace, args.node)
+    told = {name: f"{planner}/{name}" for name in TOLD}
     topics = [*images, *SEEN, *told.values(), *args.topics]
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
+    rclpy.init(args=[], domain_id=args.domain_id, signal_handler_options=SignalHandlerOptions.NO)
     try:
         node = rclpy.create_node("jepa_recorder", namespace=args.namespace)
         executor = SingleThreadedExecutor()

@@ -8,6 +8,7 @@ import signal
 
 from jepa_planner_ros.cli import CommandError
 from jepa_planner_ros.cli.numbers import whole_number
+from jepa_planner_ros.cli.planner_name import add_node_arguments, full_name
 
 PORT = 8484
 """Where the page is by default."""
@@ -39,19 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
-    add("--namespace", default="", metavar="NS", help="of robot and planner (default: none)")
-    add(
-        "--node",
-        default="jepa_planner",
-        metavar="NAME",
-        help="name of the planner node (default: %(default)s)",
-    )
-    add(
-        "--domain-id",
-        type=whole_number(0, 232),
-        metavar="D",
-        help="ROS domain of the node (default: that of ROS_DOMAIN_ID)",
-    )
+    add_node_arguments(parser)
     add(
         "--host",
         default="127.0.0.1",
@@ -90,11 +79,11 @@ def run(args: argparse.Namespace) -> int:
     """Serve the page until Ctrl-C."""
     # Here, since they take a second to load and --help should not.
     import numpy as np
-    from rclpy.exceptions import InvalidNamespaceException, InvalidTopicNameException
 
     from jepa_planner_ros.watch.listener import Listener
     from jepa_planner_ros.watch.server import address, is_loopback, listen, serve
 
+    planner = full_name(args.namespace, args.node)
     try:
         listening = listen(args.host, args.port)
     except OSError as error:
@@ -103,14 +92,9 @@ def run(args: argparse.Namespace) -> int:
             "another port, or 0 for one that is free."
         ) from error
     pose = None if args.camera_pose is None else np.array(args.camera_pose)
-    try:
-        listener = Listener(
-            args.namespace, args.node, args.domain_id, args.image_topic, pose, args.joint_prefix
-        )
-    except (InvalidNamespaceException, InvalidTopicNameException) as error:
-        raise CommandError(
-            f"--namespace {args.namespace} --node {args.node} are no names of ROS: {error}"
-        ) from error
+    listener = Listener(
+        args.namespace, planner, args.domain_id, args.image_topic, pose, args.joint_prefix
+    )
 
     async def serve_until_interrupted() -> None:
         ended = asyncio.Event()
