@@ -206,6 +206,22 @@ def test_a_planner_node_that_is_not_there_is_named_with_where_it_was_looked_for(
     assert "Ready for goals." in complaint
 
 
+def test_a_recording_of_nobody_tells_what_it_waits_for_and_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("jepa_planner_ros.cli.record._PATIENCE", 0.2)
+    domain = str(free_domain())
+    where = ("--namespace", "left", "--domain-id", domain)
+
+    assert main(["record", str(tmp_path / "bag"), "--duration", "0.6", *where]) == 1
+
+    told = capsys.readouterr().out
+    silent = "/left/image_raw, /left/jepa_planner/goal, /left/jepa_planner/outcome"
+    assert told.count(f"Nobody publishes yet on {silent}") == 1
+    assert f"in ROS domain {domain}: check --namespace" in told
+    assert "ROS_DOMAIN_ID" in told.splitlines()[-1]
+
+
 def test_a_planner_that_does_not_answer_is_named_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

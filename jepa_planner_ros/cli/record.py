@@ -22,6 +22,8 @@ CAMERAS = {
     "both": ("image_raw", "image_raw/compressed"),
 }
 _NEEDED = ("goal", "plan", "outcome")
+_PATIENCE = 5.0
+"""Until what is not heard yet is told, s."""
 RECORDING = "Camera and planner are heard."
 """What is printed once an episode would be recorded completely."""
 
@@ -95,6 +97,7 @@ def run(args: argparse.Namespace) -> int:
     rclpy.init(args=[], domain_id=args.domain_id, signal_handler_options=SignalHandlerOptions.NO)
     try:
         node = rclpy.create_node("jepa_recorder", namespace=args.namespace)
+        domain = node.context.get_domain_id()
         executor = SingleThreadedExecutor()
         executor.add_node(node)
         needed = {node.resolve_topic_name(name) for name in (*images, *map(told.get, _NEEDED))}
@@ -104,12 +107,20 @@ def run(args: argparse.Namespace) -> int:
             suppress(KeyboardInterrupt, ExternalShutdownException),
         ):
             print(f"Recording to {path}; Ctrl-C ends it.", flush=True)
-            ready, started = False, time.monotonic()
-            while not _finished(args, time.monotonic() - started, recorder.counts.get(outcomes, 0)):
+            ready, warned, elapsed, started = False, False, 0.0, time.monotonic()
+            while not _finished(args, elapsed, recorder.counts.get(outcomes, 0)):
                 executor.spin_once(timeout_sec=0.1)
-                if not ready and needed.isdisjoint(recorder.unheard):
+                elapsed = time.monotonic() - started
+                silent = sorted(needed.intersection(recorder.unheard))
+                if not silent and not ready:
                     ready = True
                     print(RECORDING, flush=True)
+                elif silent and not warned and elapsed > _PATIENCE:
+                    warned = True
+                    print(
+                        f"Nobody publishes yet on {', '.join(silent)} in ROS domain {domain}.",
+                        flush=True,
+                    )
     except RecorderError as error:
         raise CommandError(str(error)) from error
     finally:
@@ -120,8 +131,8 @@ def run(args: argparse.Namespace) -> int:
     silent = sorted(needed.intersection(recorder.unheard))
     if silent:
         print(
-            f"Nobody published on {', '.join(silent)}: check --namespace, --node and "
-            "--image-topic against 'ros2 topic list'."
+            f"Nobody published on {', '.join(silent)} in ROS domain {domain}: check --namespace, "
+            "--node, --image-topic and --domain-id (or ROS_DOMAIN_ID)."
         )
     return 1 if silent else 0
 
