@@ -495,6 +495,13 @@ def test_the_command_reach_tells_each_step_what_limits_it_and_the_end(
     assert "Goal rejected. Sub-goal 1:" in capsys.readouterr().err
 
 
+def test_a_capture_tells_when_it_replaces_a_photograph(node: Neighbourhood, tmp_path: Path) -> None:
+    request = CaptureGoal.Request(path=str(tmp_path / "goal.png"))
+    first, second = (answer(node.client.capture.call_async(request)) for _ in range(2))
+    assert first.message == f"Saved the goal as {request.path}."
+    assert second.message == f"{first.message} It replaced the file that was there."
+
+
 def test_captures_fail_with_the_reason(node: Neighbourhood) -> None:
     response = answer(node.client.capture.call_async(CaptureGoal.Request(path="/tmp/goal.jpg")))
     assert not response.success

@@ -33,6 +33,7 @@ class CaptureService:
         try:
             frame = self._robot.frame()
             path = self._path(request.path)
+            replaced = path.exists()
             save_photograph(frame.image, frame.state, path)
         except (RobotError, OSError, ValueError) as error:
             response.success, response.message = False, f"No goal was saved. {error}"
@@ -47,6 +48,8 @@ class CaptureService:
         response.success = True
         response.image_path = str(path)
         response.message = f"Saved the goal as {path}."
+        if replaced:
+            response.message += " It replaced the file that was there."
         response.state = state_message(frame.state)
         return response
 
