@@ -42,7 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
     parser.description = (
         "Have a running planner node bring the arm to where photographs show it, one after the "
-        "other. Ctrl-C cancels: the arm then holds. Exit code 0 when the last one was reached."
+        "other. Ctrl-C cancels: the arm then holds. Exit code: 0 when the last one was reached; 1 "
+        "when it was not, also when Ctrl-C ended a goal under way; 130 when Ctrl-C came before the "
+        "node had accepted the goal."
     )
     parser.add_argument(
         "photographs", nargs="+", type=Path, metavar="PHOTO", help="PNG or JPEG, in order"
