@@ -52,7 +52,7 @@ def test_the_node_plans_the_same_over_ros_with_the_clock_of_the_bag(
     in_process: Course, tmp_path: Path
 ) -> None:
     domain = os.environ["ROS_DOMAIN_ID"]
-    through_node = Course(tmp_path, "--realtime", "--rate", "2", "--domain-id", domain)
+    through_node = Course(tmp_path, "--realtime", "--rate", "5", "--domain-id", domain)
     assert through_node.verdict["plans"] == STEPS, through_node.verdict
     for one, other in zip(through_node.plans, in_process.plans, strict=True):
         for entry in ("state", "actions", "energy", "predicted_energies", "seed", "step"):
