@@ -46,6 +46,6 @@ def test_work_that_fails_leaves_the_device_to_the_next() -> None:
         device = Device()
         with pytest.raises(ZeroDivisionError):
             await device.run(lambda: 1 // 0)
-        return await device.run(lambda: 7)
+        return (await device.run(lambda: 7)).result
 
     assert asyncio.run(run()) == 7

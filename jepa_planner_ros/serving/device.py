@@ -5,9 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Done(Generic[T]):
+    """What came of a piece of work, and how long the device was taken for it, s."""
+
+    result: T
+    seconds: float
 
 
 class Device:
@@ -20,6 +30,7 @@ class Device:
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(1, "device")
         self._moved = time.monotonic()
         self._wanted = True
 
@@ -42,14 +53,16 @@ class Device:
         """A part of the work has ended."""
         self._moved = time.monotonic()
 
-    async def run(self, work: Callable[[], T]) -> T:
-        """Do work when all that was asked for earlier has ended, and return what it returns."""
+    async def run(self, work: Callable[[], T]) -> Done[T]:
+        """Do work when all that was asked for earlier has ended."""
         async with self._lock:
             self._wanted = True
             self.moved()
-            working = asyncio.ensure_future(asyncio.to_thread(work))
+            begun = time.perf_counter()
+            working = asyncio.get_running_loop().run_in_executor(self._thread, work)
             try:
-                return await asyncio.shield(working)
+                result = await asyncio.shield(working)
+                return Done(result, time.perf_counter() - begun)
             except asyncio.CancelledError:
                 self._wanted = False
                 await _end_of(working)

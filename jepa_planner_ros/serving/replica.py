@@ -60,7 +60,7 @@ class Delivery:
         answers: to each of them, in their order.
         replica: who answers.
         model: what it answers with.
-        work: time that the model took, s.
+        work: time that the replica's device was taken, s.
     """
 
     answers: tuple[RolloutReply | PlannerError, ...]
@@ -114,8 +114,8 @@ class WorldModelReplica:
 
     async def encode(self, image: NDArray[np.uint8]) -> Encoded:
         """Latents of an RGB frame, uint8 (height, width, 3)."""
-        latent = await self._device.run(lambda: self._world_model.encode(image))
-        return Encoded(latent, self._model)
+        encoded = await self._device.run(lambda: self._world_model.encode(image))
+        return Encoded(encoded.result, self._model)
 
     async def evaluate(self, parcel: Sequence[Order]) -> Delivery:
         """Roll out a parcel of a round's candidates, which may be several robots'.
@@ -124,7 +124,8 @@ class WorldModelReplica:
         """
         arrived = time.monotonic()
         scenes = [await self._scene(order) for order in parcel]
-        return await self._device.run(lambda: self._delivery(parcel, scenes, arrived))
+        done = await self._device.run(lambda: self._answers(parcel, scenes, arrived))
+        return Delivery(done.result, self._name, self._model, done.seconds)
 
     async def check_health(self) -> None:
         """Called by Serve, which replaces a replica whose model cannot run."""
@@ -141,16 +142,13 @@ class WorldModelReplica:
         except RayError as error:
             return PlannerUnavailableError(f"latents were lost on their way to a replica: {error}")
 
-    def _delivery(
+    def _answers(
         self, parcel: Sequence[Order], scenes: Sequence[Scene | PlannerError], arrived: float
-    ) -> Delivery:
-        begun = time.perf_counter()
-        answers = tuple(
+    ) -> tuple[RolloutReply | PlannerError, ...]:
+        return tuple(
             self._answer(scene, order.question, arrived + order.time_left)
             for scene, order in zip(scenes, parcel, strict=True)
         )
-        work = time.perf_counter() - begun
-        return Delivery(answers, self._name, self._model, work)
 
     def _answer(
         self, scene: Scene | PlannerError, question: RolloutRequest, until: float
