@@ -62,12 +62,14 @@ def play(directory: Path, *options: str) -> Course:
 
 @pytest.fixture(scope="module")
 def planned_by(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Course]:
-    """An episode by each kind of planner, all at once, since they mostly wait for their nodes."""
+    """An episode by each kind of planner, both at once, since they mostly wait for their nodes.
+
+    That one replica plans what two do is seen in test_serving.py.
+    """
     directory = tmp_path_factory.mktemp("planned_by")
     recording = ("--record", str(directory / "bag"))
     planners = {
         "two replicas": ("--replicas", "2", "--watch", *recording),
-        "one replica": ("--replicas", "1"),
         "in process": ("--planner", "in_process"),
     }
     with ThreadPoolExecutor(len(planners)) as demos:
