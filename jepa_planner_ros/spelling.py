@@ -1,9 +1,19 @@
-"""What somebody meant who misspelt a name."""
+"""What somebody has written, in words for an error, and what was meant by a misspelt name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
+
+
+def as_given(value: Any) -> str:
+    """A value out of a file or a command line."""
+    if isinstance(value, str):
+        return f"the text '{value}'"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "nothing" if value is None else str(value)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

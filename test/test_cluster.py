@@ -16,7 +16,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-import torch
 import yaml
 from planner_service import free_port
 from test_remote import assert_equal_plans, patiently, request
@@ -71,11 +70,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def here() -> Iterator[InProcessPlanner]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield InProcessPlanner(load_world_model())
-    torch.set_num_threads(threads)
+def here(one_thread: None) -> InProcessPlanner:
+    return InProcessPlanner(load_world_model())
 
 
 def test_a_planner_leaves_a_cluster_however_its_command_ends(

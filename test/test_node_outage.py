@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-import torch
 from diagnostic_msgs.msg import DiagnosticStatus
 from jepa_planner_msgs.action import ReachGoal
 from jepa_planner_msgs.msg import SubGoal
@@ -42,10 +41,8 @@ class Connected:
 
 @pytest.fixture(scope="module", params=["onboard", "remote"])
 def connected(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, one_thread: None
 ) -> Iterator[Connected]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     model = write_tiny_model(tmp_path_factory.mktemp("model") / "tiny.safetensors")
     service = InProcessService(load_world_model(model))
     with serving(PlannerEndpoint(service, token=None)) as port:
@@ -61,7 +58,6 @@ def connected(
         )
         with neighbourhood(model, *parameters) as node:
             yield Connected(node, relay, service)
-    torch.set_num_threads(threads)
 
 
 def far(budget: int = BUDGET) -> SubGoal:

@@ -12,7 +12,6 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from planner_service import InProcessService, Loop, Relay, free_port, serving
@@ -49,11 +48,8 @@ TOKEN = "0123456789abcdef-a-token"
 
 
 @pytest.fixture(scope="module")
-def world_model() -> Iterator[WorldModel]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield WorldModel(random_checkpoint(SMALL), micro_batch=8)
-    torch.set_num_threads(threads)
+def world_model(one_thread: None) -> WorldModel:
+    return WorldModel(random_checkpoint(SMALL), micro_batch=8)
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,10 @@ import asyncio
 import signal
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import numpy as np
 import pytest
-import torch
 from planner_service import InProcessService, serving
 from random_weights import random_checkpoint
 from test_remote import assert_equal_plans, connect, request
@@ -25,11 +24,8 @@ from jepa_planner_ros.world_model import SMALL, WorldModel
 
 
 @pytest.fixture(scope="module")
-def world_model() -> Iterator[WorldModel]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield WorldModel(random_checkpoint(SMALL), micro_batch=8)
-    torch.set_num_threads(threads)
+def world_model(one_thread: None) -> WorldModel:
+    return WorldModel(random_checkpoint(SMALL), micro_batch=8)
 
 
 @pytest.fixture

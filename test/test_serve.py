@@ -20,7 +20,6 @@ import grpc
 import numpy as np
 import psutil
 import pytest
-import torch
 import yaml
 from planner_service import free_port
 from ray._common.utils import import_attr
@@ -109,12 +108,8 @@ def planner(service: Service) -> Iterator[RemotePlanner]:
 
 
 @pytest.fixture(scope="module")
-def here() -> Iterator[InProcessPlanner]:
-    threads = torch.get_num_threads()
-    # Beside a Ray, more threads than cores would wait for each other.
-    torch.set_num_threads(1)
-    yield InProcessPlanner(load_world_model())
-    torch.set_num_threads(threads)
+def here(one_thread: None) -> InProcessPlanner:
+    return InProcessPlanner(load_world_model())
 
 
 def test_plans_from_afar_are_those_made_here(

@@ -9,10 +9,10 @@ from typing import Any
 import rclpy
 from jepa_planner_msgs.srv import CaptureGoal
 from rclpy.executors import SingleThreadedExecutor
-from rclpy.signals import SignalHandlerOptions
 
 from jepa_planner_ros.cli import CommandError
 from jepa_planner_ros.cli.planner_name import add_node_arguments, full_name, not_offered
+from jepa_planner_ros.ros.context import own_context
 
 _FOR_THE_NODE = 10.0  # s
 _FOR_AN_ANSWER = 5.0
@@ -33,13 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Ask for the photograph and tell what the node answers."""
     planner = full_name(args.namespace, args.node)
-    context = rclpy.Context()
-    rclpy.init(
-        args=[],
-        context=context,
-        domain_id=args.domain_id,
-        signal_handler_options=SignalHandlerOptions.NO,
-    )
+    context = own_context(args.domain_id)
     try:
         answer = _capture(context, planner, args.photograph.expanduser().absolute())
     finally:

@@ -19,7 +19,6 @@ from jepa_planner_msgs.msg import SubGoal
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile
-from rclpy.signals import SignalHandlerOptions
 from rclpy.task import Future
 from sensor_msgs.msg import CompressedImage
 from std_msgs.msg import String
@@ -29,6 +28,7 @@ from jepa_planner_ros.cli.numbers import real_number, whole_number
 from jepa_planner_ros.cli.planner_name import add_node_arguments, full_name, not_offered
 from jepa_planner_ros.control import CONTROL_MODES
 from jepa_planner_ros.ros.clock import duration_message, seconds
+from jepa_planner_ros.ros.context import own_context
 from jepa_planner_ros.ros.goal_client import GoalClient, GoalNotTakenError
 
 _FORMATS = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg"}
@@ -94,14 +94,7 @@ def run(args: argparse.Namespace) -> int:
         control_mode=args.control_mode,
     )
     planner = full_name(args.namespace, args.node)
-    context = rclpy.Context()
-    # rclpy's own handler would close the context before the goal can be cancelled.
-    rclpy.init(
-        args=[],
-        context=context,
-        domain_id=args.domain_id,
-        signal_handler_options=SignalHandlerOptions.NO,
-    )
+    context = own_context(args.domain_id)
     try:
         result = Pursuit(planner, context).pursue(goal)
     finally:

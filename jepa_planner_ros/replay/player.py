@@ -24,7 +24,6 @@ from jepa_planner_msgs.msg import Plan as PlanMessage
 from jepa_planner_msgs.msg import SubGoal
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.qos import QoSProfile
-from rclpy.signals import SignalHandlerOptions
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CompressedImage, Image, JointState
 
@@ -39,6 +38,7 @@ from jepa_planner_ros.replay.recording import (
     raw_stamp,
 )
 from jepa_planner_ros.ros.clock import duration_message, stamp_message
+from jepa_planner_ros.ros.context import own_context
 from jepa_planner_ros.ros.goal_client import GoalClient, GoalNotTakenError
 
 PLANNER = "jepa_planner"
@@ -107,8 +107,7 @@ class Player:
         self._bag = Bag(path)
         self._image_topic = image_topic
         self._joint_topics = [t for t, kind in self._bag.topics.items() if kind == JOINTS_TYPE]
-        self._context = rclpy.Context()
-        rclpy.init(context=self._context, signal_handler_options=SignalHandlerOptions.NO)
+        self._context = own_context()
         self._node = rclpy.create_node("jepa_replay", context=self._context)
         self._clock = self._node.create_publisher(Clock, "/clock", QoSProfile(depth=10))
         self._sensors = {

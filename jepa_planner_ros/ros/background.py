@@ -8,10 +8,10 @@ from typing import Any
 import rclpy
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.node import Node
-from rclpy.signals import SignalHandlerOptions
 from rclpy.task import Future
 
 from jepa_planner_ros.control import Worker
+from jepa_planner_ros.ros.context import own_context
 
 _ENDING = 2.0
 """The longest that the callback under way at the end is waited for, s."""
@@ -30,13 +30,7 @@ class BackgroundNode:
     """
 
     def __init__(self, name: str, *, domain: int | None = None, **options: Any) -> None:
-        self._context = rclpy.Context()
-        rclpy.init(
-            args=[],
-            context=self._context,
-            domain_id=domain,
-            signal_handler_options=SignalHandlerOptions.NO,
-        )
+        self._context = own_context(domain)
         self.node = Node(name, context=self._context, **options)
         """For publishers, subscriptions and clients, to be made before `start`."""
         self._executor = SingleThreadedExecutor(context=self._context)

@@ -10,7 +10,7 @@ from rclpy.exceptions import InvalidParameterTypeException, InvalidParameterValu
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
-from jepa_planner_ros.spelling import did_you_mean, is_nearly
+from jepa_planner_ros.spelling import as_given, did_you_mean, is_nearly
 
 
 class ParameterError(ValueError):
@@ -86,12 +86,7 @@ def _wrong_kind(
 
 
 def _given(node: Node, name: str) -> str:
-    value = _overrides(node)[name].value
-    if isinstance(value, str):
-        return f"the text '{value}'"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "nothing" if value is None else str(value)
+    return as_given(_overrides(node)[name].value)
 
 
 def _kind(default: Any) -> str:

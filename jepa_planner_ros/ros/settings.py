@@ -24,7 +24,7 @@ from jepa_planner_ros.ros.poses import ControllerFrame
 from jepa_planner_ros.ros.wiring import Wiring
 from jepa_planner_ros.search.profiles import load_profile
 from jepa_planner_ros.serving import RemoteSettings
-from jepa_planner_ros.serving.remote_settings import LONGEST_NAME
+from jepa_planner_ros.serving.remote_settings import LONGEST_ROBOT_NAME
 from jepa_planner_ros.types import SearchSettings
 
 _MOTION_COMMANDERS = ("servo_twist", "joint_trajectory")
@@ -128,7 +128,7 @@ def _read_remote(values: Mapping[str, Any], node: str) -> RemoteSettings:
             start_timeout_s=values["serving.start_timeout"],
             latents=values["planner_latents"],
             # Two arms may share a computer. Names too long differ at their ends.
-            robot=f"{socket.gethostname()}{node}"[-LONGEST_NAME:],
+            robot=f"{socket.gethostname()}{node}"[-LONGEST_ROBOT_NAME:],
         )
     except ValueError as error:
         raise ParameterError(f"Parameters of planner remote: {error}") from error

@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from jepa_planner_ros.spelling import did_you_mean
+from jepa_planner_ros.spelling import as_given, did_you_mean
 
 _ONE = {
     int: "a whole number",
@@ -54,7 +54,7 @@ def _read(kind: Any, default: Any, value: Any, name: str) -> Any:
         if _fits(option, value):
             return tuple(value) if isinstance(value, list) else value
     expected = _either(map(_in_words, options))
-    raise ValueError(f"{name} must be {expected}{_such_as(default)}, not {_given(value)}.")
+    raise ValueError(f"{name} must be {expected}{_such_as(default)}, not {as_given(value)}.")
 
 
 def _fits(kind: Any, value: Any) -> bool:
@@ -85,11 +85,3 @@ def _such_as(default: Any) -> str:
         return f", such as {list(default)}"
     # YAML takes 1e-3 for a text: show how a number is written.
     return f", such as {default}" if type(default) in (int, float) else ""
-
-
-def _given(value: Any) -> str:
-    if isinstance(value, str):
-        return f"the text '{value}'"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "nothing" if value is None else str(value)

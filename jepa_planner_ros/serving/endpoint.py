@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from jepa_planner_ros.serving.limits import require_affordable
 from jepa_planner_ros.serving.messages import PlannerBusyError, ServedPlan, WrongModelError
 from jepa_planner_ros.serving.token import knows
-from jepa_planner_ros.serving.wire import WireError
+from jepa_planner_ros.serving.wire import LONGEST_NAME, MAX_TIME_LIMIT_S, WireError
 from jepa_planner_ros.serving.wire import jepa_planner_pb2 as pb
 from jepa_planner_ros.serving.wire.latents import (
     ReceivedLatents,
@@ -35,16 +35,11 @@ from jepa_planner_ros.types import (
     PlanRequest,
 )
 
-MAX_TIME_LIMIT_S = 600.0
-"""The longest that a request may ask for."""
-
 IDLE_S = 300.0
 """Until a session without a request is ended; its robot opens another when it needs one."""
 
 # Robots wait a second longer for the handshake, s.
 _HANDSHAKE_S = 4.0
-
-_LONGEST_NAME = 128
 
 _LOOPBACK = re.compile(r"ipv4:127\.|ipv6:(\[|%5B)::1(\]|%5D):|unix:")
 
@@ -256,8 +251,8 @@ def _require_names(message: pb.PlanRequest) -> None:
     """They are kept and logged."""
     for name in ("request_id", "robot", "model_fingerprint"):
         text = getattr(message, name)
-        if len(text) > _LONGEST_NAME or not text.isprintable():
-            raise WireError(f"{name} must be of at most {_LONGEST_NAME} printable characters.")
+        if len(text) > LONGEST_NAME or not text.isprintable():
+            raise WireError(f"{name} must be of at most {LONGEST_NAME} printable characters.")
 
 
 def _time_limit(asked: float) -> float:

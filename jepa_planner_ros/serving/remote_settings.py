@@ -9,12 +9,12 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
 
-from jepa_planner_ros.serving.endpoint import MAX_TIME_LIMIT_S
+from jepa_planner_ros.serving.wire import LONGEST_NAME, MAX_TIME_LIMIT_S
 
 LatentPrecision = Literal["float32", "float16"]
 
-LONGEST_NAME = 96
-"""Of a robot, in characters; its requests' names begin with it, and planners take 128 of those."""
+LONGEST_ROBOT_NAME = LONGEST_NAME - 32
+"""In characters; the names of its requests begin with it."""
 
 _ADDRESS = re.compile(r"grpcs?://([^/\s:\[\]]+|\[[0-9a-fA-F:]+\]):\d+/?")
 
@@ -60,10 +60,10 @@ class RemoteSettings:
                 f"serving.plan_timeout {self.plan_timeout_s:g} s must lie between 0 and "
                 f"{MAX_TIME_LIMIT_S:g} s, the most that a planner elsewhere allows."
             )
-        if len(self.robot) > LONGEST_NAME:
+        if len(self.robot) > LONGEST_ROBOT_NAME:
             raise ValueError(
                 f"The robot's name {self.robot[:16]!r}... has {len(self.robot)} characters: give "
-                f"at most {LONGEST_NAME}."
+                f"at most {LONGEST_ROBOT_NAME}."
             )
         if (self.certificate_file is None) != (self.key_file is None):
             raise ValueError("A client certificate and its key must be given together.")
