@@ -98,6 +98,13 @@ def test_arms_on_one_computer_are_two_robots_to_their_planner() -> None:
     assert long.endswith("n/jepa_planner")
 
 
+def test_a_file_of_nobody_known_is_refused_in_a_sentence() -> None:
+    values = {parameter.name: parameter.default for parameter in PARAMETERS}
+    values |= {"planner": "remote", "planner_token_file": "~nosuchuser/token"}
+    with pytest.raises(ParameterError, match="planner_token_file = '~nosuchuser/token' is no path"):
+        read_wiring(values, "/jepa_planner")
+
+
 @pytest.mark.parametrize("parameter", PARAMETERS, ids=lambda one: one.name)
 def test_every_parameter_describes_itself(parameter: Any) -> None:
     descriptor = parameter.descriptor()

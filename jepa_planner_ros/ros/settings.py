@@ -99,23 +99,21 @@ def read_wiring(values: Mapping[str, Any], node: str) -> Wiring:
         pose_source=values["pose_source"],
         controller_frame=ControllerFrame(values["controller_frame"]),
         image_transport=values["image_transport"],
-        capture_directory=_read_directory(values, "capture.directory"),
+        capture_directory=_read_path(values, "capture.directory"),
         freshness=FreshnessLimits(values["max_age.camera"], values["max_age.joints"]),
     )
 
 
-def _read_directory(values: Mapping[str, Any], name: str) -> Path:
+def _read_path(values: Mapping[str, Any], name: str) -> Path:
     try:
         return Path(values[name]).expanduser()
     except RuntimeError as error:
-        raise ParameterError(
-            f"Parameter {name} = '{values[name]}' is no folder: {error}"
-        ) from error
+        raise ParameterError(f"Parameter {name} = '{values[name]}' is no path: {error}") from error
 
 
 def _read_remote(values: Mapping[str, Any], node: str) -> RemoteSettings:
     def file(name: str) -> Path | None:
-        return Path(values[name]).expanduser() if values[name] else None
+        return _read_path(values, name) if values[name] else None
 
     try:
         return RemoteSettings(
